@@ -1,0 +1,97 @@
+#include "runtime/device/host_stream.h"
+
+#include <pthread.h>
+
+namespace troupe::device {
+
+HostStream::HostStream(std::string name, int threads, Buffer scratch)
+    : name_(std::move(name)), team_(threads), scratch_(std::move(scratch)), thread_([this] { serve(); }) {
+  pthread_setname_np(thread_.native_handle(), name_.substr(0, 15).c_str());
+}
+
+HostStream::~HostStream() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  filled_.notify_all();
+  thread_.join();
+}
+
+void HostStream::push(Entry entry) {
+  {
+    std::lock_guard lock(mutex_);
+    TROUPE_CHECK(queue_.size() < kCapacity) << "stream " << name_ << " is over-full";
+    queue_.push_back(std::move(entry));
+  }
+  filled_.notify_one();
+}
+
+void HostStream::enqueue(Work work) { push({.work = std::move(work), .wait_for = {}}); }
+
+Event HostStream::record() {
+  Event event(progress_, ++recorded_);
+  push({.work = {}, .wait_for = {}, .completes = recorded_, .always = true});
+  return event;
+}
+
+void HostStream::wait(const Event& event) {
+  TROUPE_CHECK(event.recorded()) << "stream " << name_ << " waits for an event that was never recorded";
+  if (event.progress() == progress_ || event.done()) return;  // own order says it already
+  push({.work = {}, .wait_for = event});
+}
+
+void HostStream::notify(Work then) { push({.work = std::move(then), .wait_for = {}, .always = true}); }
+
+Status HostStream::first_error() const {
+  std::lock_guard lock(mutex_);
+  return error_;
+}
+
+void HostStream::synchronize() {
+  const Event event = record();
+  auto seen = progress_->completed.load(std::memory_order_acquire);
+  while (seen < event.sequence()) {
+    progress_->completed.wait(seen, std::memory_order_acquire);
+    seen = progress_->completed.load(std::memory_order_acquire);
+  }
+}
+
+void HostStream::serve() {
+  StreamContext context{team_, scratch_.data(), scratch_.bytes()};
+  bool failed = false;
+  while (true) {
+    Entry entry;
+    {
+      std::unique_lock lock(mutex_);
+      filled_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      entry = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    if (entry.wait_for.recorded()) {
+      const auto& other = *entry.wait_for.progress();
+      auto seen = other.completed.load(std::memory_order_acquire);
+      while (seen < entry.wait_for.sequence()) {
+        other.completed.wait(seen, std::memory_order_acquire);
+        seen = other.completed.load(std::memory_order_acquire);
+      }
+    }
+    if (entry.work && (entry.always || !failed)) {
+      const auto begin = clock_.now_ns();
+      Status status = entry.work(context);
+      busy_ns_.fetch_add(clock_.now_ns() - begin, std::memory_order_relaxed);
+      if (!status.ok() && !failed) {
+        failed = true;
+        std::lock_guard lock(mutex_);
+        error_ = std::move(status);
+      }
+    }
+    if (entry.completes) {
+      progress_->completed.store(entry.completes, std::memory_order_release);
+      progress_->completed.notify_all();
+    }
+  }
+}
+
+}  // namespace troupe::device
