@@ -10,7 +10,6 @@ HeadFrame HeadFrame::take(const ModelConfig& c, const Geometry& g, bool training
   if (c.layer_norm()) f.mean = from.take(term, g.sums(), {n});
   f.inverse = from.take(term, g.sums(), {n});
   f.loss = from.take(term, g.sums(), {n});
-  f.total = from.take(term, DType::kF64, {2});
   if (training) f.dnorm = from.take(term, g.compute, {n, c.hidden});
   return f;
 }
@@ -25,7 +24,7 @@ void HeadBlock::norm(Context& ctx, const HeadFrame& f, ConstTensorView x) {
   }
 }
 
-task::Task<> HeadBlock::loss(Context& ctx, const HeadFrame& f, ConstTensorView x) {
+task::Task<> HeadBlock::loss(Context& ctx, const HeadFrame& f, ConstTensorView x, TensorView total) {
   norm(ctx, f, x);
   ctx.kernels.cross_entropy_head(ctx.stream, {.loss = f.loss,
                                               .x = f.norm,
@@ -35,7 +34,7 @@ task::Task<> HeadBlock::loss(Context& ctx, const HeadFrame& f, ConstTensorView x
                                               .dx = ctx.training ? TensorView(f.dnorm) : TensorView(),
                                               .dweight = ctx.training ? projection_gradient_ : TensorView(),
                                               .chunk_tokens = chunk_tokens_});
-  ctx.kernels.loss_sum(ctx.stream, {f.total, f.loss, ctx.inputs->targets});
+  ctx.kernels.loss_sum(ctx.stream, {total, f.loss, ctx.inputs->targets});
   co_return;
 }
 

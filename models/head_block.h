@@ -12,7 +12,6 @@ namespace troupe::models {
 struct HeadFrame {
   Tensor norm, mean, inverse;      // [N, C], [N], [N]
   Tensor loss;                     // [N] per token, 0 where masked
-  Tensor total;                    // [2] fp64: sum of losses, unmasked tokens; read by the host
   Tensor dnorm;                    // [N, C]; absent in a frame for evaluation
 
   static HeadFrame take(const ModelConfig& config, const Geometry& geometry, bool training, device::Allocator& from,
@@ -27,8 +26,9 @@ class HeadBlock {
       : config_(config), weights_(weights), gradients_(gradients), projection_(projection),
         projection_gradient_(projection_gradient), chunk_tokens_(chunk_tokens) {}
 
-  // Loss of x [N, C]; in training also dnorm and the projection's gradient, of the *sum* of losses.
-  task::Task<> loss(Context& context, const HeadFrame& frame, ConstTensorView x);
+  // Loss of x [N, C]; in training also dnorm and the projection's gradient, of the *sum* of losses. `total` [2] fp64 gets the sum
+  // of losses and the number of unmasked tokens, for the host to read.
+  task::Task<> loss(Context& context, const HeadFrame& frame, ConstTensorView x, TensorView total);
   task::Task<> input_gradient(Context& context, const HeadFrame& frame, ConstTensorView x, TensorView dx);
   task::Task<> weight_gradient(Context& context, const HeadFrame& frame, ConstTensorView x);
   // logits [N, Vp] fp32 of all rows: generation and tests.

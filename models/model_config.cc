@@ -57,14 +57,24 @@ Status validate(const ModelConfig& c) {
   return ok();
 }
 
-std::string fingerprint(const ModelConfig& c) {
-  return absl::StrFormat(
-      "%s vocab_size=%d layers=%d hidden=%d heads=%d kv_heads=%d head_dim=%d intermediate=%d rope_theta=%.9g "
-      "rope_scaling=%.9g,%.9g,%.9g,%d norm_epsilon=%.9g tied=%d%s",
-      std::string(name(c.family)), c.vocabulary, c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.intermediate, c.rope_theta,
-      c.rope_scaling.factor, c.rope_scaling.low_frequency_factor, c.rope_scaling.high_frequency_factor,
-      c.rope_scaling.original_max_seq_len, c.norm_epsilon, c.tied_embeddings,
-      c.learned_positions() ? absl::StrCat(" max_seq_len=", c.max_seq_len) : "");
+std::string describe(const ModelConfig& c) {
+  std::string text = absl::StrFormat(
+      R"({"model_type": "%s", "vocab_size": %d, "num_hidden_layers": %d, "hidden_size": %d, "num_attention_heads": %d, )"
+      R"("num_key_value_heads": %d, "head_dim": %d, "intermediate_size": %d, "rms_norm_eps": %.9g, "tie_word_embeddings": %s)",
+      std::string(name(c.family)), c.vocabulary, c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.intermediate,
+      c.norm_epsilon, c.tied_embeddings ? "true" : "false");
+  if (c.learned_positions()) {
+    absl::StrAppend(&text, absl::StrFormat(R"(, "max_position_embeddings": %d)", c.max_seq_len));
+  } else {
+    absl::StrAppend(&text, absl::StrFormat(R"(, "rope_theta": %.9g)", c.rope_theta));
+  }
+  if (c.rope_scaling.factor != 1) {
+    absl::StrAppend(&text, absl::StrFormat(R"(, "rope_scaling": {"rope_type": "llama3", "factor": %.9g, "low_freq_factor": %.9g, )"
+                                           R"("high_freq_factor": %.9g, "original_max_position_embeddings": %d})",
+                                           c.rope_scaling.factor, c.rope_scaling.low_frequency_factor,
+                                           c.rope_scaling.high_frequency_factor, c.rope_scaling.original_max_seq_len));
+  }
+  return text + "}";
 }
 
 }  // namespace troupe::models

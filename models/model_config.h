@@ -66,7 +66,7 @@ struct ModelConfig {
 
 Status validate(const ModelConfig& config);
 
-// What must be equal for a checkpoint to fit: every size and switch, as one line of text.
-std::string fingerprint(const ModelConfig& config);
+// What must be equal for a checkpoint to fit, as a JSON object with the names of Hugging Face's config.json.
+std::string describe(const ModelConfig& config);
 
 }  // namespace troupe::models

@@ -100,7 +100,7 @@ class Tensor {
     return tensor;
   }
 
-  explicit operator bool() const { return static_cast<bool>(view_); }
+  explicit operator bool() const { return view_.shape().dims() > 0; }  // also without memory
   TensorView view() const { return view_; }
   operator TensorView() const { return view_; }            // NOLINT: kernels take views
   operator ConstTensorView() const { return view_; }       // NOLINT
