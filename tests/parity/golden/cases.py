@@ -154,6 +154,7 @@ def learning_rates():
 def older_config(text):
     """The same config.json as transformers 4 wrote it: rope_theta and rope_scaling side by side."""
     config = json.loads(text)
+    config["torch_dtype"] = config.pop("dtype")
     rope = config.pop("rope_parameters", None)
     if rope is not None:
         config["rope_theta"] = rope.pop("rope_theta")

@@ -134,17 +134,19 @@ def _samples():
     }
 
 
-def text_of(config, model):
+def text_of(config, model, dtype="float32"):
+    """What save_pretrained writes."""
     content = type(config).from_dict(config.to_dict())
     content.architectures = [model.__name__]
-    return content.to_json_string(use_diff=False)
+    content.dtype = dtype
+    return content.to_json_string()
 
 
 def make(folder):
     os.makedirs(folder, exist_ok=True)
     counts = {}
     for name, (model, config) in _samples().items():
-        text = text_of(config, model)
+        text = text_of(config, model, "float32" if name.startswith("gpt2") else "bfloat16")
         with open(os.path.join(folder, f"{name}.json"), "w") as file:
             file.write(text)
         if name.startswith(("llama3.", "qwen3-0")):
