@@ -119,4 +119,17 @@ StatusOr<RunState> restore(const checkpoint::CheckpointReader& reader, const pla
   return state;
 }
 
+Status load_parameters(const checkpoint::CheckpointReader& reader, const models::ModelConfig& model, models::Generator& generator) {
+  for (std::int32_t block = 0; block < model.blocks(); ++block) {
+    for (const auto& parameter : generator.layout(BlockIndex(block)).parameters) {
+      const auto shape = sizes_of(parameter.exported_shape());
+      auto* values = generator.weights(BlockIndex(block)).data<float>() + parameter.offset;
+      const std::span exported(values, static_cast<std::size_t>(parameter.exported_shape().elements()));
+      TROUPE_RETURN_IF_ERROR(reader.load({.name = parameter.name, .shape = shape}, checkpoint::whole(shape),
+                                         std::as_writable_bytes(exported)));
+    }
+  }
+  return ok();
+}
+
 }  // namespace troupe::actors

@@ -13,6 +13,7 @@
 #include "models/checkpoint/disk.h"
 #include "models/checkpoint/reader.h"
 #include "models/checkpoint/writer.h"
+#include "models/generate.h"
 #include "runtime/actor/actor.h"
 
 namespace troupe::actors {
@@ -51,5 +52,8 @@ checkpoint::CheckpointFacts facts_of(const plan::Plan& plan, const RunState& sta
 // Fills master and moments of every shard from a checkpoint of the same model; gives the state it was saved in.
 // Errors: those of CheckpointReader. Start-up only: reads the disk.
 StatusOr<RunState> restore(const checkpoint::CheckpointReader& reader, const plan::Plan& plan, std::vector<plan::ShardMemory>& shards);
+
+// Only the parameters, into a generator's host memory.
+Status load_parameters(const checkpoint::CheckpointReader& reader, const models::ModelConfig& model, models::Generator& generator);
 
 }  // namespace troupe::actors

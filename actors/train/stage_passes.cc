@@ -9,6 +9,11 @@ using task::Urgency;
 
 namespace {
 
+// Where a micro-batch's loss sum and token count go: [2]. (Not inside a co_await: g++ 12 cannot keep the braces' array there.)
+TensorView total_of(TensorView totals, MicroBatchId micro_batch) {
+  return totals.rows(micro_batch.value, micro_batch.value + 1).reshaped({2});
+}
+
 // When the stream gets there: the totals of all micro-batches, folded in their order.
 template <class Measured>
 void tell_total(device::Stream& stream, const actor::Ref& ledger, StepId step, TensorView totals) {
@@ -72,10 +77,8 @@ task::Task<> Stage::forward_pass(Flight& flight) {
   if (!head_) co_return;
   // Loss and the head's share of the gradients are one operation (models/head_block.h), so it comes right before the backward.
   co_await turn(flight, Urgency::kForward, shape_.layers() + 1, 3 * head_cost());
-  auto frame = slot.head;
   const auto totals = memory_.loss_totals.view();
-  const auto row = totals.rows(flight.micro_batch.value, flight.micro_batch.value + 1);
-  co_await head_->loss(ctx, frame, x, row.reshaped({2}));
+  co_await head_->loss(ctx, slot.head, x, total_of(totals, flight.micro_batch));
   if (flight.micro_batch.value == plan_.micro_batches - 1) {
     tell_total<StepLossMeasured>(stream_, ledger_, flight.step, totals);
   }
@@ -146,8 +149,7 @@ task::Task<> Stage::evaluation_pass(Flight& flight) {
   if (!head_) co_return;
   co_await turn(flight, Urgency::kEvaluate, shape_.layers() + 1, head_cost());
   const auto totals = memory_.evaluation_totals.view();
-  const auto row = totals.rows(flight.micro_batch.value, flight.micro_batch.value + 1);
-  co_await head_->loss(ctx, memory_.evaluation_head, x, row.reshaped({2}));
+  co_await head_->loss(ctx, memory_.evaluation_head, x, total_of(totals, flight.micro_batch));
   if (flight.micro_batch.value == plan_.evaluation_batches - 1) {
     tell_total<EvaluationMeasured>(stream_, ledger_, flight.step, totals);
   }

@@ -15,6 +15,7 @@
 #include "actors/plan/shard_memory.h"
 #include "actors/protocol.h"
 #include "actors/train/reporter.h"
+#include "models/checkpoint/disk.h"
 #include "models/checkpoint/run_lock.h"
 #include "models/data/sample_source.h"
 #include "runtime/actor/system.h"
