@@ -8,10 +8,11 @@ namespace troupe::kernels::cpu {
 
 template <Isa kIsa>
 void swiglu(Stream& stream, const Swiglu& op) {
+  check_shapes(op);
   by_type(op.y.type(), [&]<class T>() {
     const std::int64_t inner = op.y.shape()[-1], n = op.y.elements() / inner;
-    T* y = needed<T>(op.y, n * inner, "swiglu y");
-    const T* gate_up = needed<T>(op.gate_up, n * 2 * inner, "swiglu gate_up");
+    T* y = op.y.template data<T>();
+    const T* gate_up = op.gate_up.template data<T>();
     stream.enqueue([=](device::StreamContext& context) {
       context.team.split(n, rows_per_piece(inner), [&](std::int64_t begin, std::int64_t end) {
         swiglu_rows<kIsa, T>(y, gate_up, inner, begin, end);
@@ -22,11 +23,12 @@ void swiglu(Stream& stream, const Swiglu& op) {
 
 template <Isa kIsa>
 void swiglu_input_gradient(Stream& stream, const SwigluInputGradient& op) {
+  check_shapes(op);
   by_type(op.dy.type(), [&]<class T>() {
     const std::int64_t inner = op.dy.shape()[-1], n = op.dy.elements() / inner;
-    T* dgate_up = needed<T>(op.dgate_up, n * 2 * inner, "swiglu dgate_up");
-    const T* dy = needed<T>(op.dy, n * inner, "swiglu dy");
-    const T* gate_up = needed<T>(op.gate_up, n * 2 * inner, "swiglu gate_up");
+    T* dgate_up = op.dgate_up.template data<T>();
+    const T* dy = op.dy.template data<T>();
+    const T* gate_up = op.gate_up.template data<T>();
     stream.enqueue([=](device::StreamContext& context) {
       context.team.split(n, rows_per_piece(inner), [&](std::int64_t begin, std::int64_t end) {
         swiglu_input_gradient_rows<kIsa, T>(dgate_up, dy, gate_up, inner, begin, end);
@@ -37,10 +39,11 @@ void swiglu_input_gradient(Stream& stream, const SwigluInputGradient& op) {
 
 template <Isa kIsa>
 void gelu(Stream& stream, const Gelu& op) {
+  check_shapes(op);
   by_type(op.y.type(), [&]<class T>() {
     const std::int64_t n = op.y.elements();
-    T* y = needed<T>(op.y, n, "gelu y");
-    const T* x = needed<T>(op.x, n, "gelu x");
+    T* y = op.y.template data<T>();
+    const T* x = op.x.template data<T>();
     const auto loop = op.kind == GeluKind::kTanh ? gelu_tanh<kIsa, T> : gelu_exact<kIsa, T>;
     stream.enqueue([=](device::StreamContext& context) {
       context.team.split(n, kPieceElements, [&](std::int64_t begin, std::int64_t end) { loop(y + begin, x + begin, end - begin); });
@@ -50,11 +53,12 @@ void gelu(Stream& stream, const Gelu& op) {
 
 template <Isa kIsa>
 void gelu_input_gradient(Stream& stream, const GeluInputGradient& op) {
+  check_shapes(op);
   by_type(op.dx.type(), [&]<class T>() {
     const std::int64_t n = op.dx.elements();
-    T* dx = needed<T>(op.dx, n, "gelu dx");
-    const T* dy = needed<T>(op.dy, n, "gelu dy");
-    const T* x = needed<T>(op.x, n, "gelu x");
+    T* dx = op.dx.template data<T>();
+    const T* dy = op.dy.template data<T>();
+    const T* x = op.x.template data<T>();
     const auto loop = op.kind == GeluKind::kTanh ? gelu_tanh_input_gradient<kIsa, T> : gelu_exact_input_gradient<kIsa, T>;
     stream.enqueue([=](device::StreamContext& context) {
       context.team.split(n, kPieceElements, [&](std::int64_t begin, std::int64_t end) { loop(dx + begin, dy + begin, x + begin, end - begin); });
@@ -64,14 +68,13 @@ void gelu_input_gradient(Stream& stream, const GeluInputGradient& op) {
 
 template <Isa kIsa>
 void dropout(Stream& stream, const Dropout& op) {
-  TROUPE_CHECK(op.probability >= 0.0f && op.probability < 1.0f) << "dropout probability " << op.probability;
-  TROUPE_CHECK(op.rows_per_sample > 0) << "dropout rows_per_sample " << op.rows_per_sample;
+  check_shapes(op);
   by_type(op.y.type(), [&]<class T>() {
     const std::int64_t c = op.y.shape()[-1], n = op.y.elements() / c, rows_per_sample = op.rows_per_sample;
-    T* y = needed<T>(op.y, n * c, "dropout y");
-    const T* x = needed<T>(op.x, n * c, "dropout x");
-    const T* residual = op.residual ? checked<T>(op.residual, n * c, "dropout residual") : nullptr;
-    const std::int32_t* sample_ids = needed<std::int32_t>(op.sample_ids, n / rows_per_sample, "dropout sample_ids");
+    T* y = op.y.template data<T>();
+    const T* x = op.x.template data<T>();
+    const T* residual = optional<T>(op.residual);
+    const std::int32_t* sample_ids = op.sample_ids.data<std::int32_t>();
     const RandomKey base = op.key;
     const auto threshold = static_cast<std::uint32_t>(std::ceil(static_cast<double>(op.probability) * 0x1p32));
     const auto scale = static_cast<float>(1.0 / (1.0 - static_cast<double>(op.probability)));

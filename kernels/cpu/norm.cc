@@ -26,14 +26,12 @@ void enqueue_columns(Stream& stream, const Rows& rows, std::int64_t n, std::int6
 }
 
 template <class T, class Op>
-QkNormRows<T> heads_of(const Op& op, std::int64_t n, std::int64_t width) {
+QkNormRows<T> heads_of(const Op& op) {
   QkNormRows<T> rows;
   const std::int64_t all = op.q_heads + 2 * op.kv_heads;
-  TROUPE_CHECK(op.q_heads > 0 && op.kv_heads > 0 && width % all == 0) << "a row of " << width << " for " << op.q_heads << " + 2 x "
-                                                                      << op.kv_heads << " heads";
-  rows.heads.channels = width / all;
-  rows.heads.x = needed<T>(op.x, n * width, "qk_norm x");
-  rows.heads.inverse = const_cast<float*>(needed<float>(op.inverse_rms, n * (op.q_heads + op.kv_heads), "qk_norm inverse_rms"));
+  rows.heads.channels = op.x.shape()[-1] / all;
+  rows.heads.x = op.x.template data<T>();
+  rows.heads.inverse = const_cast<float*>(op.inverse_rms.template data<float>());
   rows.q_heads = op.q_heads;
   rows.kv_heads = op.kv_heads;
   return rows;
@@ -43,13 +41,14 @@ QkNormRows<T> heads_of(const Op& op, std::int64_t n, std::int64_t width) {
 
 template <Isa kIsa>
 void rmsnorm(Stream& stream, const RmsNorm& op) {
+  check_shapes(op);
   by_type(op.y.type(), [&]<class T>() {
     const std::int64_t c = op.x.shape()[-1], n = rows_of(op.x);
     NormRows<T> rows;
-    rows.out = needed<T>(op.y, n * c, "rmsnorm y");
-    rows.x = needed<T>(op.x, n * c, "rmsnorm x");
-    rows.weight = needed<T>(op.weight, c, "rmsnorm weight");
-    rows.inverse = needed<float>(op.inverse_rms, n, "rmsnorm inverse_rms");
+    rows.out = op.y.template data<T>();
+    rows.x = op.x.template data<T>();
+    rows.weight = op.weight.template data<T>();
+    rows.inverse = op.inverse_rms.data<float>();
     rows.channels = c;
     rows.epsilon = op.epsilon;
     enqueue_rows(stream, rows, n, c, rmsnorm_rows<kIsa, T>);
@@ -58,15 +57,16 @@ void rmsnorm(Stream& stream, const RmsNorm& op) {
 
 template <Isa kIsa>
 void rmsnorm_input_gradient(Stream& stream, const RmsNormInputGradient& op) {
+  check_shapes(op);
   by_type(op.dx.type(), [&]<class T>() {
     const std::int64_t c = op.x.shape()[-1], n = rows_of(op.x);
     NormRows<T> rows;
-    rows.out = needed<T>(op.dx, n * c, "rmsnorm dx");
-    rows.dy = needed<T>(op.dy, n * c, "rmsnorm dy");
-    rows.x = needed<T>(op.x, n * c, "rmsnorm x");
-    rows.weight = needed<T>(op.weight, c, "rmsnorm weight");
-    rows.inverse = const_cast<float*>(needed<float>(op.inverse_rms, n, "rmsnorm inverse_rms"));
-    rows.residual = op.residual ? checked<T>(op.residual, n * c, "rmsnorm residual") : nullptr;
+    rows.out = op.dx.template data<T>();
+    rows.dy = op.dy.template data<T>();
+    rows.x = op.x.template data<T>();
+    rows.weight = op.weight.template data<T>();
+    rows.inverse = const_cast<float*>(op.inverse_rms.data<float>());
+    rows.residual = optional<T>(op.residual);
     rows.channels = c;
     enqueue_rows(stream, rows, n, c, rmsnorm_input_gradient_rows<kIsa, T>);
   });
@@ -74,28 +74,30 @@ void rmsnorm_input_gradient(Stream& stream, const RmsNormInputGradient& op) {
 
 template <Isa kIsa>
 void rmsnorm_weight_gradient(Stream& stream, const RmsNormWeightGradient& op) {
+  check_shapes(op);
   by_type(op.dy.type(), [&]<class T>() {
     const std::int64_t c = op.x.shape()[-1], n = rows_of(op.x);
     NormRows<T> rows;
-    rows.dy = needed<T>(op.dy, n * c, "rmsnorm dy");
-    rows.x = needed<T>(op.x, n * c, "rmsnorm x");
-    rows.inverse = const_cast<float*>(needed<float>(op.inverse_rms, n, "rmsnorm inverse_rms"));
+    rows.dy = op.dy.template data<T>();
+    rows.x = op.x.template data<T>();
+    rows.inverse = const_cast<float*>(op.inverse_rms.data<float>());
     rows.channels = c;
-    enqueue_columns(stream, rows, n, c, needed<float>(op.dweight, c, "rmsnorm dweight"), nullptr, norm_weight_gradient_columns<kIsa, T>);
+    enqueue_columns(stream, rows, n, c, op.dweight.data<float>(), nullptr, norm_weight_gradient_columns<kIsa, T>);
   });
 }
 
 template <Isa kIsa>
 void layernorm(Stream& stream, const LayerNorm& op) {
+  check_shapes(op);
   by_type(op.y.type(), [&]<class T>() {
     const std::int64_t c = op.x.shape()[-1], n = rows_of(op.x);
     NormRows<T> rows;
-    rows.out = needed<T>(op.y, n * c, "layernorm y");
-    rows.x = needed<T>(op.x, n * c, "layernorm x");
-    rows.weight = needed<T>(op.weight, c, "layernorm weight");
-    rows.bias = needed<T>(op.bias, c, "layernorm bias");
-    rows.mean = needed<float>(op.mean, n, "layernorm mean");
-    rows.inverse = needed<float>(op.inverse_std, n, "layernorm inverse_std");
+    rows.out = op.y.template data<T>();
+    rows.x = op.x.template data<T>();
+    rows.weight = op.weight.template data<T>();
+    rows.bias = op.bias.template data<T>();
+    rows.mean = op.mean.data<float>();
+    rows.inverse = op.inverse_std.data<float>();
     rows.channels = c;
     rows.epsilon = op.epsilon;
     enqueue_rows(stream, rows, n, c, layernorm_rows<kIsa, T>);
@@ -104,16 +106,17 @@ void layernorm(Stream& stream, const LayerNorm& op) {
 
 template <Isa kIsa>
 void layernorm_input_gradient(Stream& stream, const LayerNormInputGradient& op) {
+  check_shapes(op);
   by_type(op.dx.type(), [&]<class T>() {
     const std::int64_t c = op.x.shape()[-1], n = rows_of(op.x);
     NormRows<T> rows;
-    rows.out = needed<T>(op.dx, n * c, "layernorm dx");
-    rows.dy = needed<T>(op.dy, n * c, "layernorm dy");
-    rows.x = needed<T>(op.x, n * c, "layernorm x");
-    rows.weight = needed<T>(op.weight, c, "layernorm weight");
-    rows.mean = const_cast<float*>(needed<float>(op.mean, n, "layernorm mean"));
-    rows.inverse = const_cast<float*>(needed<float>(op.inverse_std, n, "layernorm inverse_std"));
-    rows.residual = op.residual ? checked<T>(op.residual, n * c, "layernorm residual") : nullptr;
+    rows.out = op.dx.template data<T>();
+    rows.dy = op.dy.template data<T>();
+    rows.x = op.x.template data<T>();
+    rows.weight = op.weight.template data<T>();
+    rows.mean = const_cast<float*>(op.mean.data<float>());
+    rows.inverse = const_cast<float*>(op.inverse_std.data<float>());
+    rows.residual = optional<T>(op.residual);
     rows.channels = c;
     enqueue_rows(stream, rows, n, c, layernorm_input_gradient_rows<kIsa, T>);
   });
@@ -121,27 +124,29 @@ void layernorm_input_gradient(Stream& stream, const LayerNormInputGradient& op) 
 
 template <Isa kIsa>
 void layernorm_weight_gradient(Stream& stream, const LayerNormWeightGradient& op) {
+  check_shapes(op);
   by_type(op.dy.type(), [&]<class T>() {
     const std::int64_t c = op.x.shape()[-1], n = rows_of(op.x);
     NormRows<T> rows;
-    rows.dy = needed<T>(op.dy, n * c, "layernorm dy");
-    rows.x = needed<T>(op.x, n * c, "layernorm x");
-    rows.mean = const_cast<float*>(needed<float>(op.mean, n, "layernorm mean"));
-    rows.inverse = const_cast<float*>(needed<float>(op.inverse_std, n, "layernorm inverse_std"));
+    rows.dy = op.dy.template data<T>();
+    rows.x = op.x.template data<T>();
+    rows.mean = const_cast<float*>(op.mean.data<float>());
+    rows.inverse = const_cast<float*>(op.inverse_std.data<float>());
     rows.channels = c;
-    enqueue_columns(stream, rows, n, c, needed<float>(op.dweight, c, "layernorm dweight"), needed<float>(op.dbias, c, "layernorm dbias"),
+    enqueue_columns(stream, rows, n, c, op.dweight.data<float>(), op.dbias.data<float>(),
                     norm_weight_gradient_columns<kIsa, T>);
   });
 }
 
 template <Isa kIsa>
 void qk_norm(Stream& stream, const QkNorm& op) {
+  check_shapes(op);
   by_type(op.y.type(), [&]<class T>() {
     const std::int64_t width = op.x.shape()[-1], n = rows_of(op.x);
-    QkNormRows<T> rows = heads_of<T>(op, n, width);
-    rows.heads.out = needed<T>(op.y, n * width, "qk_norm y");
-    rows.q_weight = needed<T>(op.q_weight, rows.heads.channels, "qk_norm q_weight");
-    rows.k_weight = needed<T>(op.k_weight, rows.heads.channels, "qk_norm k_weight");
+    QkNormRows<T> rows = heads_of<T>(op);
+    rows.heads.out = op.y.template data<T>();
+    rows.q_weight = op.q_weight.template data<T>();
+    rows.k_weight = op.k_weight.template data<T>();
     rows.heads.epsilon = op.epsilon;
     enqueue_rows(stream, rows, n, width, qk_norm_rows<kIsa, T>);
   });
@@ -149,26 +154,28 @@ void qk_norm(Stream& stream, const QkNorm& op) {
 
 template <Isa kIsa>
 void qk_norm_input_gradient(Stream& stream, const QkNormInputGradient& op) {
+  check_shapes(op);
   by_type(op.dx.type(), [&]<class T>() {
     const std::int64_t width = op.x.shape()[-1], n = rows_of(op.x);
-    QkNormRows<T> rows = heads_of<T>(op, n, width);
-    rows.heads.out = needed<T>(op.dx, n * width, "qk_norm dx");
-    rows.heads.dy = needed<T>(op.dy, n * width, "qk_norm dy");
-    rows.q_weight = needed<T>(op.q_weight, rows.heads.channels, "qk_norm q_weight");
-    rows.k_weight = needed<T>(op.k_weight, rows.heads.channels, "qk_norm k_weight");
+    QkNormRows<T> rows = heads_of<T>(op);
+    rows.heads.out = op.dx.template data<T>();
+    rows.heads.dy = op.dy.template data<T>();
+    rows.q_weight = op.q_weight.template data<T>();
+    rows.k_weight = op.k_weight.template data<T>();
     enqueue_rows(stream, rows, n, width, qk_norm_input_gradient_rows<kIsa, T>);
   });
 }
 
 template <Isa kIsa>
 void qk_norm_weight_gradient(Stream& stream, const QkNormWeightGradient& op) {
+  check_shapes(op);
   by_type(op.dy.type(), [&]<class T>() {
-    const std::int64_t width = op.x.shape()[-1], n = rows_of(op.x);
-    QkNormRows<T> rows = heads_of<T>(op, n, width);
+    const std::int64_t n = rows_of(op.x);
+    QkNormRows<T> rows = heads_of<T>(op);
     const std::int64_t d = rows.heads.channels;
-    rows.heads.dy = needed<T>(op.dy, n * width, "qk_norm dy");
-    enqueue_columns(stream, rows, n, d, needed<float>(op.dq_weight, d, "qk_norm dq_weight"),
-                    needed<float>(op.dk_weight, d, "qk_norm dk_weight"), qk_norm_weight_gradient_columns<kIsa, T>);
+    rows.heads.dy = op.dy.template data<T>();
+    enqueue_columns(stream, rows, n, d, op.dq_weight.data<float>(),
+                    op.dk_weight.data<float>(), qk_norm_weight_gradient_columns<kIsa, T>);
   });
 }
 

@@ -1,12 +1,13 @@
-// Every op of the table as a template over the instruction set, and what their bodies share: checking shapes when the op is
-// enqueued, choosing the element type, and cutting work into shares worth a thread.
+// Every op of the table as a template over the instruction set, and what their bodies share: choosing the element type and cutting
+// work into shares worth a thread.
 //
-// The bodies are compiled for any x86-64 and check, split and call the loops in isa/. Threads: as kernels/table.h. Scratch: only matmul,
+// The bodies are compiled for any x86-64; they check shapes, split, and call the loops in isa/. Threads: as kernels/table.h. Scratch: only matmul,
 // attention and cross_entropy_head use the stream's; the ops of norm.cc, activation.cc, elementwise.cc and optimizer.cc need none.
 // Bits: of those ops, independent of the team's size; they differ between instruction sets.
 #pragma once
 
 #include "kernels/cpu/isa.h"
+#include "kernels/check_shapes.h"
 #include "kernels/table.h"
 
 namespace troupe::kernels::cpu {
@@ -34,17 +35,10 @@ void by_type(device::DType type, const Body& body) {
   }
 }
 
-// The data of a tensor that must have `count` elements; null for one that is left out.
+// The data of an optional tensor, null where it is left out.
 template <class T, class View>
-auto checked(const View& view, std::int64_t count, const char* what) {
-  TROUPE_CHECK(!view || view.elements() == count) << what << " has shape " << view.shape().to_string() << ", needs " << count << " elements";
-  return view.template data<T>();
-}
-// The same for one that must be there.
-template <class T, class View>
-auto needed(const View& view, std::int64_t count, const char* what) {
-  TROUPE_CHECK(view || count == 0) << what << " is missing";
-  return checked<T>(view, count, what);
+auto optional(const View& view) {
+  return view ? view.template data<T>() : nullptr;
 }
 
 // Work is shared out in pieces of at least this many elements (16 KiB of bf16): less is not worth waking a thread.

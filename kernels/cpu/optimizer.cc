@@ -8,16 +8,16 @@ namespace troupe::kernels::cpu {
 
 template <Isa kIsa>
 void adamw(Stream& stream, const AdamW& op) {
-  TROUPE_CHECK(op.step >= 1) << "adamw step " << op.step << ", the first is 1";
+  check_shapes(op);
   by_type(op.weight.type(), [&]<class T>() {
     const std::int64_t n = op.master.elements();
     const auto steps = static_cast<double>(op.step);
     AdamWElements<T> elements;
-    elements.master = needed<float>(op.master, n, "adamw master");
-    elements.m = needed<float>(op.m, n, "adamw m");
-    elements.v = needed<float>(op.v, n, "adamw v");
-    elements.gradient = needed<float>(op.gradient, n, "adamw gradient");
-    elements.weight = needed<T>(op.weight, n, "adamw weight");
+    elements.master = op.master.data<float>();
+    elements.m = op.m.data<float>();
+    elements.v = op.v.data<float>();
+    elements.gradient = op.gradient.data<float>();
+    elements.weight = op.weight.template data<T>();
     elements.gradient_scale = op.gradient_scale;
     elements.beta1 = op.beta1;
     elements.one_minus_beta1 = 1.0f - op.beta1;
@@ -36,9 +36,10 @@ void adamw(Stream& stream, const AdamW& op) {
 
 template <Isa kIsa>
 void squared_norm(Stream& stream, const SquaredNorm& op) {
+  check_shapes(op);
   const std::int64_t n = op.x.elements(), count = (n + kNormChunk - 1) / kNormChunk;
-  double* chunks = needed<double>(op.chunks, count, "squared_norm chunks");
-  const float* x = needed<float>(op.x, n, "squared_norm x");
+  double* chunks = op.chunks.data<double>();
+  const float* x = op.x.data<float>();
   stream.enqueue([=](device::StreamContext& context) {
     context.team.split(count, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
@@ -50,10 +51,11 @@ void squared_norm(Stream& stream, const SquaredNorm& op) {
 
 template <Isa kIsa>
 void loss_sum(Stream& stream, const LossSum& op) {
+  check_shapes(op);
   const std::int64_t n = op.loss.elements();
-  double* total = needed<double>(op.total, 2, "loss_sum total");
-  const float* loss = needed<float>(op.loss, n, "loss_sum loss");
-  const std::int32_t* targets = needed<std::int32_t>(op.targets, n, "loss_sum targets");
+  double* total = op.total.data<double>();
+  const float* loss = op.loss.data<float>();
+  const std::int32_t* targets = op.targets.data<std::int32_t>();
   stream.enqueue([=](device::StreamContext&) {
     std::int64_t count = 0;
     for (std::int64_t i = 0; i < n; ++i) count += targets[i] >= 0;
