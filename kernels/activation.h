@@ -41,7 +41,7 @@ struct Dropout {
   device::TensorView y;                 // [N, C]  bf16 | fp32, may alias x or residual
   device::ConstTensorView x;            // [N, C]
   device::ConstTensorView residual;     // [N, C] or none
-  device::ConstTensorView sample_ids;   // [N / rows_per_sample] int32, low 32 bits of the sample's id
+  device::ConstTensorView sample_ids;   // [N / rows_per_sample] int32, low 32 bits of the id, zero-extended for the key
   std::int64_t rows_per_sample = 1;     // T
   RandomKey key;                        // its `sample` is ignored
   float probability = 0.0f;             // [0, 1)

@@ -172,7 +172,7 @@ std::int64_t gemm_scratch_bytes(const GemmKernels& kernels, std::int64_t m, std:
 }
 
 void gemm_by(GemmPath path, const GemmKernels& kernels, StreamContext& context, const Gemm& g, std::int64_t offset_bytes) {
-  if (g.m == 0 || g.n == 0) return;
+  if (g.m == 0 || g.n == 0 || (g.k == 0 && g.accumulate)) return;
   switch (path) {
     case GemmPath::kFewRows: return by_few_rows(kernels, context, g, offset_bytes);
     case GemmPath::kOneDnn: return gemm_by_onednn(kernels, context.team, g);

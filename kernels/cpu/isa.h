@@ -13,9 +13,3 @@ constexpr const char* name(Isa isa) {
 }
 
 }  // namespace troupe::kernels::cpu
-
-// Instantiates what a source outside isa/ defines as template <Isa> for every instruction set.
-#define TROUPE_CPU_OP(member, Op)                                                            \
-  template void member<::troupe::kernels::cpu::Isa::kBaseline>(::troupe::device::Stream&, const Op&); \
-  template void member<::troupe::kernels::cpu::Isa::kAvx2>(::troupe::device::Stream&, const Op&);     \
-  template void member<::troupe::kernels::cpu::Isa::kAvx512>(::troupe::device::Stream&, const Op&)

@@ -62,7 +62,17 @@ TROUPE_SIMD F32 load(const float* p) { return *reinterpret_cast<const F32Anywher
 TROUPE_SIMD I32 load(const std::int32_t* p) { return *reinterpret_cast<const I32Anywhere*>(p); }
 TROUPE_SIMD void store(float* p, F32 x) { *reinterpret_cast<F32Anywhere*>(p) = x; }
 
-TROUPE_SIMD F32 widen(U16 x) { return from_bits(__builtin_convertvector(x, U32) << 16); }
+TROUPE_SIMD F32 widen(U16 x) {
+#if defined(__AVX512F__)
+  return from_bits((U32)_mm512_cvtepu16_epi32((__m256i)x) << 16);
+#elif defined(__AVX2__)
+  return from_bits((U32)_mm256_cvtepu16_epi32((__m128i)x) << 16);
+#else
+  __m128i wide = {};
+  __builtin_memcpy(&wide, &x, sizeof x);
+  return (F32)_mm_unpacklo_epi16(__m128i{}, wide);
+#endif
+}
 // To bf16 in the upper half of each lane, round to nearest even; NaN stays a (quiet) NaN.
 TROUPE_SIMD U32 rounded_bits(F32 x) {
   const U32 word = bits(x);
