@@ -82,6 +82,11 @@ TEST(Sampler, KeepsTheCorpusOrderWhenSequential) {
   EXPECT_EQ(windows(sampler, 0, 4), (std::vector<std::int64_t>{0, 1, 2, 3}));
 }
 
+TEST(SamplerDeathTest, RefusesIdsThatDoNotExist) {
+  EXPECT_DEATH(Sampler(SampleOrder::kSequential, 4, 0).window(SampleId(4)), "sample 4 of 4 for validation");
+  EXPECT_DEATH(Sampler(SampleOrder::kShuffled, 4, 0).window(SampleId(-1)), "sample -1");
+}
+
 TEST(SampleHash, TellsOrderAndContentApart) {
   const auto hash = [](const std::vector<std::int64_t>& ids) {
     SampleHash running;
