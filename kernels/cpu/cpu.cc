@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/matmul.h"
 #include "kernels/cpu/ops.h"
 
 namespace troupe::kernels::cpu {
@@ -13,6 +14,11 @@ template <Isa kIsa>
 Table make(const char* table_name) {
   Table table;
   table.name = table_name;
+  table.matmul = matmul<kIsa>;
+  table.matmul_input_gradient = matmul_input_gradient<kIsa>;
+  table.matmul_weight_gradient = matmul_weight_gradient<kIsa>;
+  table.matmul_scratch_bytes = matmul_scratch_bytes<kIsa>;
+  table.logits = logits<kIsa>;
   table.rmsnorm = rmsnorm<kIsa>;
   table.rmsnorm_input_gradient = rmsnorm_input_gradient<kIsa>;
   table.rmsnorm_weight_gradient = rmsnorm_weight_gradient<kIsa>;
