@@ -30,9 +30,15 @@ void HostStream::push(Entry entry) {
 void HostStream::enqueue(Work work) { push({.work = std::move(work), .wait_for = {}}); }
 
 Event HostStream::record() {
-  Event event(progress_, ++recorded_);
-  push({.work = {}, .wait_for = {}, .completes = recorded_, .always = true});
-  return event;
+  std::uint64_t sequence = 0;
+  {
+    std::lock_guard lock(mutex_);
+    TROUPE_CHECK(queue_.size() < kCapacity) << "stream " << name_ << " is over-full";
+    sequence = ++recorded_;
+    queue_.push_back({.work = {}, .wait_for = {}, .completes = sequence, .always = true});
+  }
+  filled_.notify_one();
+  return Event(progress_, sequence);
 }
 
 void HostStream::wait(const Event& event) {
@@ -70,12 +76,14 @@ void HostStream::serve() {
       queue_.pop_front();
     }
     if (entry.wait_for.recorded()) {
+      const auto begin = clock_.now_ns();
       const auto& other = *entry.wait_for.progress();
       auto seen = other.completed.load(std::memory_order_acquire);
       while (seen < entry.wait_for.sequence()) {
         other.completed.wait(seen, std::memory_order_acquire);
         seen = other.completed.load(std::memory_order_acquire);
       }
+      waited_ns_.fetch_add(clock_.now_ns() - begin, std::memory_order_relaxed);
     }
     if (entry.work && (entry.always || !failed)) {
       const auto begin = clock_.now_ns();

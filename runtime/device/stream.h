@@ -130,6 +130,8 @@ class Stream {
   // The first error of any work; ok while there is none.
   virtual Status first_error() const = 0;
   virtual const std::string& name() const = 0;
+  // How long this stream has stood waiting for events of other streams, so far. Any thread.
+  virtual std::int64_t waited_ns() const { return 0; }
 };
 
 }  // namespace troupe::device

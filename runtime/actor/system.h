@@ -1,0 +1,78 @@
+// A set of actors and what runs them. Build (add, connect), start, wait, shut down.
+//
+// Threads: one thread builds, starts, waits and destroys; probes() by any.
+// Owns: the actors, until its own end; they are destroyed in the reverse order of add(). Refs and Credits may outlive it.
+// Errors: wait() gives the first failure with the chain of those that followed; shutdown() gives kDeadlineExceeded and names
+// who blocks it. A System whose actors cannot be stopped within stop_deadline is a bug (a handler blocks).
+// Limits: a turn handles at most max_messages_per_turn messages before the thread takes another actor.
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "runtime/actor/actor.h"
+#include "runtime/actor/edge.h"
+#include "runtime/trace/registry.h"
+
+namespace troupe::actor {
+
+namespace detail {
+class SystemCore;
+}
+
+class System {
+ public:
+  struct Options {
+    int threads = 2;
+    int max_messages_per_turn = 64;
+    // No threads at all: a SimWorld (sim_world.h) runs the actors one message at a time.
+    bool deterministic = false;
+    // Time of the deterministic world; outlives the System.
+    const Clock* clock = nullptr;
+    // After the first failure, and in the destructor, how long the actors may take to stop.
+    std::chrono::nanoseconds stop_deadline = std::chrono::seconds(10);
+    // The first failure stops all actors; otherwise the others go on.
+    bool stop_on_failure = true;
+  };
+  System() : System(Options{}) {}
+  explicit System(Options options);
+  ~System();
+  System(const System&) = delete;
+  System& operator=(const System&) = delete;
+
+  // Build phase. Names are unique.
+  template <std::derived_from<Actor> A, class... Args>
+  A& add(std::string name, Args&&... args) {
+    auto owned = std::make_unique<A>(std::forward<Args>(args)...);
+    A& actor = *owned;
+    adopt(std::move(name), std::move(owned));
+    return actor;
+  }
+  // Ends the build phase: all actors get started().
+  void start();
+
+  // Until all actors have stopped, or the job has failed and they have been stopped. Real world only.
+  Status wait();
+  // Asks all actors to stop, after what is in their mailboxes. Messages sent to them later are dead letters.
+  Status shutdown(std::chrono::nanoseconds deadline);
+
+  // The outcome so far: ok, or the first failure and its chain.
+  Status outcome() const;
+  // How many messages of edges the mailbox can hold: its inbound credits plus a credit message per outbound edge. What else is
+  // sent to it comes on top: one per (sender, kind).
+  std::int64_t mailbox_bound(const Ref& actor) const;
+  // Empty if there is no such actor.
+  Ref find(const std::string& name) const;
+  trace::ProbeRegistry& probes();
+
+ private:
+  friend class SimWorld;
+  void adopt(std::string name, std::unique_ptr<Actor> actor);
+  std::unique_ptr<detail::SystemCore> core_;
+};
+
+}  // namespace troupe::actor

@@ -1,0 +1,38 @@
+// Counters of one edge. Each has one writer; anybody reads.
+//
+// A slot goes free -> taken -> sent -> delivered -> returned -> reclaimed (free again), so at any instant
+//   free + (taken - reclaimed) = capacity     and     taken >= sent >= delivered >= returned >= reclaimed.
+// `free` is the length of the sender's real list of free slots, not a difference, so the sum is a check and no tautology
+// (Edge.CreditsPlusInFlightIsTheCapacityAfterEveryEvent).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "runtime/trace/snapshot.h"
+
+namespace troupe::trace {
+
+struct EdgeProbe {
+  std::string name, from, to;  // fixed before the actors start
+  std::int64_t capacity = 0;
+  std::atomic<std::int64_t> free{0}, taken{0}, sent{0}, reclaimed{0};  // by the sender
+  std::atomic<std::int64_t> delivered{0};                              // by the receiver
+  std::atomic<std::int64_t> returned{0};                               // by whoever drops the credit
+
+  EdgeRow row() const {
+    // Read against the flow, so that a slot which moves meanwhile is never counted before its source.
+    EdgeRow row{name, from, to, capacity, 0, 0, 0, 0, 0, 0, 0};
+    row.reclaimed = reclaimed.load(std::memory_order_acquire);
+    row.returned = returned.load(std::memory_order_acquire);
+    row.delivered = delivered.load(std::memory_order_acquire);
+    row.sent = sent.load(std::memory_order_acquire);
+    row.taken = taken.load(std::memory_order_acquire);
+    row.free = free.load(std::memory_order_acquire);
+    row.in_flight = row.taken - row.reclaimed;
+    return row;
+  }
+};
+
+}  // namespace troupe::trace

@@ -1,0 +1,204 @@
+#include "runtime/trace/probe.h"
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+
+namespace troupe::trace {
+
+const char* name(State state) {
+  switch (state) {
+    case State::kIdle: return "idle";
+    case State::kReady: return "ready";
+    case State::kHandling: return "handling";
+    case State::kRunning: return "running";
+    case State::kWaitingForCredit: return "waiting for credit of";
+    case State::kWaitingForInput: return "waiting for input from";
+    case State::kWaitingForEvent: return "waiting for event";
+    case State::kWaitingForCollective: return "waiting for collective";
+    case State::kEnded: return "ended";
+  }
+  return "?";
+}
+
+const char* name(DeadReason reason) {
+  switch (reason) {
+    case DeadReason::kAfterEnd: return "sent after the end";
+    case DeadReason::kLeftInMailbox: return "in the mailbox at the end";
+    case DeadReason::kNoHandler: return "no handler";
+    case DeadReason::kTimerDropped: return "timer dropped";
+  }
+  return "?";
+}
+
+Probe::Probe(std::string name, Ticks ticks) : name_(std::move(name)), ticks_(ticks) {}
+
+int Probe::add_type(std::uint32_t type) {
+  const int slot = type_count_.load(std::memory_order_relaxed);
+  TROUPE_CHECK(slot < kTypes) << "actor '" << name_ << "' handles more than " << kTypes << " message types";
+  types_[static_cast<std::size_t>(slot)].type.store(type, std::memory_order_relaxed);
+  type_count_.store(slot + 1, std::memory_order_release);
+  return slot;
+}
+
+void Probe::dead_letter(std::uint32_t type, DeadReason reason) {
+  const std::uint32_t key = (type + 1) << 8 | static_cast<std::uint32_t>(reason);
+  for (int i = 0; i < kDeadKinds; ++i) {
+    auto& counts = dead_counts_[static_cast<std::size_t>(i)];
+    std::uint32_t seen = counts.key.load(std::memory_order_relaxed);
+    if (seen == 0) counts.key.compare_exchange_strong(seen, key, std::memory_order_relaxed);
+    // the last place takes what finds no place of its own, under its own key
+    if (seen == 0 || seen == key || i == kDeadKinds - 1) {
+      counts.count.fetch_add(1, std::memory_order_relaxed);
+      break;
+    }
+  }
+  dead_.fetch_add(1, std::memory_order_release);
+}
+
+void Probe::set_state(State state, Name detail, std::int64_t number) {
+  const std::uint64_t now = ticks_.now();
+  const std::uint64_t version = state_version_.load(std::memory_order_relaxed);
+  state_version_.store(version + 1, std::memory_order_relaxed);
+  state_.store(std::uint64_t{detail.id} << 8 | static_cast<std::uint64_t>(state), std::memory_order_release);
+  state_number_.store(number, std::memory_order_release);
+  state_since_.store(now, std::memory_order_release);
+  state_version_.store(version + 2, std::memory_order_release);
+  write_event(EventKind::kState, now, static_cast<std::uint64_t>(state),
+              std::uint64_t{detail.id & 0xffffffu} << 32 | (static_cast<std::uint64_t>(number) & 0xffffffffu));
+}
+
+void Probe::mark(Name what, std::int64_t number) {
+  write_event(EventKind::kMark, ticks_.now(), 0,
+              std::uint64_t{what.id & 0xffffffu} << 32 | (static_cast<std::uint64_t>(number) & 0xffffffffu));
+}
+
+void Probe::ended() {
+  set_state(State::kEnded);
+  write_event(EventKind::kEnded, ticks_.now(), 0, 0);
+}
+
+std::int64_t Probe::depth() const {
+  // what leaves the mailbox is read first, so that the difference is never negative
+  const std::int64_t gone = handled_count() + dead_count();
+  return std::max<std::int64_t>(0, sent_count() - gone);
+}
+
+std::int64_t Probe::absolute_ns(std::uint64_t packed_ticks) const {
+  const std::uint64_t now = ticks_.now();
+  return ticks_.ns(now - ((now - packed_ticks) & Ticks::kMask));
+}
+
+EventRow Probe::event_row(std::uint64_t when, std::uint64_t what, const Texts& texts) const {
+  EventRow row;
+  row.kind = static_cast<EventKind>(what >> 56);
+  row.at_ns = absolute_ns(ticks_of(when));
+  const auto number = static_cast<std::int32_t>(static_cast<std::uint32_t>(what));
+  const Name detail{static_cast<std::uint32_t>(what >> 32 & 0xffffff)};
+  switch (row.kind) {
+    case EventKind::kHandled:
+      row.text = texts.type(low_of(when));
+      row.duration_ns = ticks_.ns(what & 0xffffffffu);
+      row.number = static_cast<std::int64_t>(what >> 32 & 0xffff);
+      break;
+    case EventKind::kState:
+      row.text = trace::name(static_cast<State>(low_of(when)));
+      if (detail.id != 0) row.text += " " + texts.name(detail);
+      row.number = number;
+      break;
+    case EventKind::kMark:
+      row.text = texts.name(detail);
+      row.number = number;
+      break;
+    case EventKind::kDeadLetter: row.text = "dead letter"; break;
+    case EventKind::kEnded: row.text = "ended"; break;
+  }
+  return row;
+}
+
+Probe::Events Probe::events_since(std::uint64_t since, const Texts& texts) const {
+  Events result;
+  const std::uint64_t end = events_written_.load(std::memory_order_acquire);
+  std::uint64_t begin = std::max(since, end > kEvents ? end - kEvents : 0);
+  struct Raw {
+    std::uint64_t when, what;
+  };
+  std::vector<Raw> raw;
+  raw.reserve(static_cast<std::size_t>(end > begin ? end - begin : 0));
+  for (std::uint64_t i = begin; i < end; ++i) {
+    const auto& event = events_[i % kEvents];
+    raw.push_back({event.when.load(std::memory_order_acquire), event.what.load(std::memory_order_acquire)});
+  }
+  // What the writer has begun to overwrite meanwhile may be torn: leave it out.
+  const std::uint64_t begun = events_begun_.load(std::memory_order_acquire);
+  const std::uint64_t intact = begun > kEvents ? begun - kEvents : 0;
+  for (std::uint64_t i = begin; i < end; ++i) {
+    if (i >= intact) result.rows.push_back(event_row(raw[i - begin].when, raw[i - begin].what, texts));
+  }
+  begin = std::max(begin, std::min(intact, end));
+  result.next = std::max(end, since);
+  result.lost = begin > since ? static_cast<std::int64_t>(begin - since) : 0;
+  return result;
+}
+
+ActorRow Probe::row(const Texts& texts) const {
+  ActorRow row;
+  row.name = name_;
+  row.handled = handled_count();
+  row.dead = dead_count();
+  row.sent = sent_count();
+  row.depth = std::max<std::int64_t>(0, row.sent - row.handled - row.dead);
+  row.depth_max = std::max(depth_max(), row.depth);
+  row.restarts = static_cast<std::int64_t>(restarts_.load(std::memory_order_relaxed));
+  const std::uint64_t written = events_written_.load(std::memory_order_relaxed);
+  row.events_lost = written > kEvents ? static_cast<std::int64_t>(written - kEvents) : 0;
+
+  std::uint64_t state = 0, since = 0, version = 0;
+  do {
+    version = state_version_.load(std::memory_order_acquire);
+    state = state_.load(std::memory_order_acquire);
+    row.number = state_number_.load(std::memory_order_acquire);
+    since = state_since_.load(std::memory_order_acquire);
+  } while (version % 2 == 1 || version != state_version_.load(std::memory_order_relaxed));
+  row.state = static_cast<State>(state & 0xff);
+  row.detail = texts.name(Name{static_cast<std::uint32_t>(state >> 8)});
+  row.since_ns = ticks_.age_ns(since);
+
+  const std::int64_t waiting = std::min<std::int64_t>(row.depth, kStamps);
+  for (std::int64_t i = 0; i < waiting; ++i) {
+    const auto at = static_cast<std::uint64_t>(row.sent - waiting + i);
+    const std::uint64_t stamp = stamps_[at % kStamps].load(std::memory_order_relaxed);
+    if (stamp == 0) continue;  // counted, its stamp still on the way
+    row.waiting.push_back({texts.type(low_of(stamp) - 1), ticks_.age_ns(ticks_of(stamp))});
+    row.oldest_ns = std::max(row.oldest_ns, row.waiting.back().age_ns);
+  }
+  const std::uint64_t handling = handling_.load(std::memory_order_relaxed);
+  if (row.state != State::kEnded && handling != 0) {
+    row.state = State::kHandling;
+    row.detail = texts.type(low_of(handling) - 1);
+    row.number = -1;
+    row.since_ns = ticks_.age_ns(ticks_of(handling));
+  } else if (row.state == State::kIdle && row.depth > 0) {
+    row.state = State::kReady;
+    row.since_ns = row.oldest_ns;
+  }
+
+  const int types = type_count_.load(std::memory_order_acquire);
+  for (int i = 0; i < types; ++i) {
+    const auto& counts = types_[static_cast<std::size_t>(i)];
+    const auto handled = static_cast<std::int64_t>(counts.handled.load(std::memory_order_relaxed));
+    const std::int64_t handling_ns = ticks_.ns(counts.ticks.load(std::memory_order_relaxed));
+    if (handled == 0) continue;
+    row.messages.push_back({texts.type(counts.type.load(std::memory_order_relaxed)), handled, handling_ns});
+    row.handling_ns += handling_ns;
+  }
+  for (const auto& counts : dead_counts_) {
+    const std::uint32_t key = counts.key.load(std::memory_order_relaxed);
+    if (key == 0) break;
+    row.dead_letters.push_back({texts.type((key >> 8) - 1), static_cast<DeadReason>(key & 0xff),
+                                static_cast<std::int64_t>(counts.count.load(std::memory_order_relaxed))});
+  }
+  return row;
+}
+
+}  // namespace troupe::trace

@@ -1,0 +1,163 @@
+// What is seen of one actor from outside, without its help: also when it is stuck in a handler.
+//
+// Threads: `sent` and `dead_letter` by any thread; the rest of the writers by the actor's own context, one at a time; readers
+// by any thread at any time. Writers never lock, never wait: a few relaxed stores; the sender's share is one atomic add.
+// Limits: sizeof(Probe) <= 16 KiB (static_assert); kTypes message types an actor; the last kEvents events; the age and type of
+// the kStamps oldest messages of the mailbox.
+// Invariants: sent = handled + dead + depth (Probe.EveryMessageIsSomewhere); the ring says how many events it lost
+// (Probe.CountsTheEventsItLost, CASES A24).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/trace/snapshot.h"
+#include "runtime/trace/ticks.h"
+
+namespace troupe::trace {
+
+// A text that a probe can show, by number; from ProbeRegistry::intern. Kept where states are set, made at build time.
+struct Name {
+  std::uint32_t id = 0;  // 0 is the empty text
+};
+
+// How readers turn numbers into texts. Message types are numbered by the process, see runtime/actor/message.h.
+struct Texts {
+  std::function<std::string(Name)> name;
+  std::function<std::string(std::uint32_t)> type;
+};
+
+class Probe {
+ public:
+  static constexpr int kTypes = 48;
+  static constexpr std::uint64_t kStamps = 64;
+  static constexpr std::uint64_t kEvents = 256;
+  static constexpr int kDeadKinds = 24;
+  static constexpr std::uint32_t kMaxType = (1u << 12) - 2;
+
+  Probe(std::string name, Ticks ticks);
+
+  // --- written by senders ---
+  void sent(std::uint32_t type) {
+    const std::uint64_t at = sent_.fetch_add(1, std::memory_order_relaxed);
+    stamps_[at % kStamps].store(pack(ticks_.now(), type + 1), std::memory_order_relaxed);
+  }
+  void dead_letter(std::uint32_t type, DeadReason reason);
+
+  // --- written by the actor ---
+  // Gives the place in the per-type counts for the process-wide number `type`; at most kTypes.
+  int add_type(std::uint32_t type);
+  // Around a handler. `slot` is from add_type.
+  std::uint64_t begin_handling(std::uint32_t type) {
+    const std::uint64_t now = ticks_.now();
+    handling_.store(pack(now, type + 1), std::memory_order_relaxed);
+    const std::uint64_t handled = handled_.load(std::memory_order_relaxed);
+    const std::uint64_t depth = sent_.load(std::memory_order_relaxed) - handled - dead_.load(std::memory_order_relaxed);
+    if (static_cast<std::int64_t>(depth) > depth_max_.load(std::memory_order_relaxed)) [[unlikely]] {
+      depth_max_.store(static_cast<std::int64_t>(depth), std::memory_order_relaxed);
+    }
+    return now;
+  }
+  void end_handling(std::uint32_t type, int slot, std::uint64_t begun) {
+    const std::uint64_t spent = ticks_.now() - begun;
+    auto& counts = types_[static_cast<std::size_t>(slot)];
+    bump(counts.handled, 1);
+    bump(counts.ticks, spent);
+    bump(handled_, 1);
+    const std::uint64_t depth = sent_.load(std::memory_order_relaxed) - handled_.load(std::memory_order_relaxed);
+    write_event(EventKind::kHandled, begun, type, (depth < 0xffff ? depth : 0xffff) << 32 | (spent < 0xffffffffu ? spent : 0xffffffffu));
+    handling_.store(0, std::memory_order_relaxed);
+  }
+  // A message that had no handler: neither handled nor waiting any more.
+  void end_without_handler(std::uint32_t type) {
+    dead_letter(type, DeadReason::kNoHandler);
+    handling_.store(0, std::memory_order_relaxed);
+  }
+  void set_state(State state, Name detail = {}, std::int64_t number = -1);
+  void mark(Name what, std::int64_t number = -1);
+  void ended();
+  void restarted() { bump(restarts_, 1); }
+  void rename(std::string name) { name_ = std::move(name); }  // before anybody reads
+  void set_ticks(Ticks ticks) { ticks_ = ticks; }             // before anybody writes
+
+  // --- read by anybody ---
+  const std::string& name() const { return name_; }
+  const Ticks& ticks() const { return ticks_; }
+  std::int64_t sent_count() const { return static_cast<std::int64_t>(sent_.load(std::memory_order_acquire)); }
+  std::int64_t handled_count() const { return static_cast<std::int64_t>(handled_.load(std::memory_order_acquire)); }
+  std::int64_t dead_count() const { return static_cast<std::int64_t>(dead_.load(std::memory_order_acquire)); }
+  std::int64_t depth() const;
+  std::int64_t depth_max() const { return depth_max_.load(std::memory_order_relaxed); }
+  bool has_ended() const { return static_cast<State>(state_.load(std::memory_order_acquire) & 0xff) == State::kEnded; }
+  ActorRow row(const Texts& texts) const;
+
+  struct Events {
+    std::vector<EventRow> rows;
+    std::uint64_t next = 0;      // give this to the next call
+    std::int64_t lost = 0;       // overwritten between `since` and the first row
+  };
+  // The events from number `since` on that the ring still holds, oldest first.
+  Events events_since(std::uint64_t since, const Texts& texts) const;
+
+ private:
+  struct TypeCounts {
+    std::atomic<std::uint32_t> type{0};
+    std::atomic<std::uint64_t> handled{0}, ticks{0};
+  };
+  struct DeadCounts {
+    std::atomic<std::uint32_t> key{0};  // (type + 1) << 8 | reason, 0 is unused
+    std::atomic<std::uint64_t> count{0};
+  };
+  struct Event {
+    std::atomic<std::uint64_t> when{0};  // packed ticks and type (kHandled, kDeadLetter) or state (kState)
+    std::atomic<std::uint64_t> what{0};  // kind in the upper 8 bits; then see write_event's callers
+  };
+  static std::uint64_t pack(std::uint64_t ticks, std::uint64_t twelve_bits) { return (ticks & Ticks::kMask) << 12 | twelve_bits; }
+  static std::uint64_t ticks_of(std::uint64_t packed) { return packed >> 12; }
+  static std::uint32_t low_of(std::uint64_t packed) { return static_cast<std::uint32_t>(packed & 0xfff); }
+  // An add by the only writer: no locked instruction.
+  template <class T>
+  static void bump(std::atomic<T>& counter, std::type_identity_t<T> by) {
+    counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_release);
+  }
+  void write_event(EventKind kind, std::uint64_t ticks, std::uint64_t low, std::uint64_t what) {
+    const std::uint64_t at = events_written_.load(std::memory_order_relaxed);
+    events_begun_.store(at + 1, std::memory_order_relaxed);
+    auto& event = events_[at % kEvents];
+    event.when.store(pack(ticks, low), std::memory_order_release);
+    event.what.store(static_cast<std::uint64_t>(kind) << 56 | what, std::memory_order_release);
+    events_written_.store(at + 1, std::memory_order_release);
+  }
+  EventRow event_row(std::uint64_t when, std::uint64_t what, const Texts& texts) const;
+  std::int64_t absolute_ns(std::uint64_t packed_ticks) const;
+
+  std::string name_;
+  Ticks ticks_;
+
+  alignas(64) std::atomic<std::uint64_t> sent_{0};  // senders' line
+  std::array<std::atomic<std::uint64_t>, kStamps> stamps_{};
+
+  alignas(64) std::atomic<std::uint64_t> handled_{0};  // the actor's lines
+  std::atomic<std::uint64_t> handling_{0};             // packed start and type + 1; 0 outside handlers
+  std::atomic<std::int64_t> depth_max_{0};
+  std::atomic<std::uint64_t> state_version_{0};        // odd while the three words below change
+  std::atomic<std::uint64_t> state_{0};                // name id << 8 | state
+  std::atomic<std::int64_t> state_number_{-1};
+  std::atomic<std::uint64_t> state_since_{0};
+  std::atomic<std::uint64_t> restarts_{0};
+  std::atomic<std::uint64_t> events_begun_{0}, events_written_{0};
+  std::array<TypeCounts, kTypes> types_{};
+  std::atomic<int> type_count_{0};
+  std::array<Event, kEvents> events_{};
+
+  alignas(64) std::atomic<std::uint64_t> dead_{0};
+  std::array<DeadCounts, kDeadKinds> dead_counts_{};
+};
+static_assert(sizeof(Probe) <= 16 * 1024);
+
+}  // namespace troupe::trace

@@ -1,0 +1,62 @@
+// All probes of one actor system: who lives, who ended and why, and the last words when a check fails.
+//
+// Threads: add_*, intern, bury and the readers by any thread, behind one lock that no handler of the step path takes: probes
+// are added while the graph is built, a tombstone is written when an actor ends.
+// Limits: kTombstones, the oldest go first and are counted.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "runtime/trace/edge_probe.h"
+#include "runtime/trace/probe.h"
+
+namespace troupe::trace {
+
+class ProbeRegistry {
+ public:
+  static constexpr std::size_t kTombstones = 256;
+
+  // `type_name` turns a process-wide message type number into its name. `clock` as in Ticks.
+  ProbeRegistry(std::function<std::string(std::uint32_t)> type_name, const Clock* clock);
+  ~ProbeRegistry();
+  ProbeRegistry(const ProbeRegistry&) = delete;
+  ProbeRegistry& operator=(const ProbeRegistry&) = delete;
+
+  const Ticks& ticks() const { return ticks_; }
+  void add(std::shared_ptr<Probe> probe);
+  void add(std::shared_ptr<const EdgeProbe> edge);
+  Name intern(const std::string& text);
+  // Takes the probe off the list of the living.
+  void bury(const Probe& probe, std::string cause, std::vector<std::string> chain);
+
+  Snapshot snapshot() const;
+  std::size_t live() const;
+  // The probe of a living actor; null if there is none of that name.
+  std::shared_ptr<const Probe> find(const std::string& name) const;
+  const Texts& texts() const { return texts_; }
+  // The last `events` events of each living actor, a line each, to stderr. The last words of a failed check.
+  void print_last_events(int events) const;
+
+ private:
+  const Ticks ticks_;
+  Texts texts_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::map<std::uint64_t, std::shared_ptr<Probe>> live_;  // in the order in which they were added
+  std::map<const Probe*, std::uint64_t> order_of_;
+  std::uint64_t next_order_ = 0;
+  std::vector<std::shared_ptr<const EdgeProbe>> edges_;
+  std::deque<std::string> names_;
+  std::map<std::string, std::uint32_t> name_ids_;
+  struct Grave {
+    Tombstone stone;
+    std::shared_ptr<const Probe> probe;  // dead letters still arrive
+  };
+  std::deque<Grave> graves_;
+  std::int64_t tombstones_dropped_ = 0;
+  int last_words_ = 0;
+};
+
+}  // namespace troupe::trace

@@ -1,0 +1,103 @@
+// What an inspector gets: plain values, copied out of the probes without the help of those who write them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace troupe::trace {
+
+// What an actor does, as far as it can be seen from outside. kReady and kHandling are found by the reader; the others are
+// said by the actor.
+enum class State : std::uint8_t {
+  kIdle,              // nothing to do
+  kReady,             // messages wait for it
+  kHandling,          // inside the handler of `detail`
+  kRunning,           // operation `detail` runs on a device
+  kWaitingForCredit,  // of edge `detail`
+  kWaitingForInput,   // from `detail`
+  kWaitingForEvent,   // device event `detail`
+  kWaitingForCollective,
+  kEnded,
+};
+const char* name(State state);
+
+enum class DeadReason : std::uint8_t { kAfterEnd, kLeftInMailbox, kNoHandler, kTimerDropped };
+const char* name(DeadReason reason);
+
+enum class EventKind : std::uint8_t { kHandled, kState, kMark, kDeadLetter, kEnded };
+
+struct EventRow {
+  EventKind kind = EventKind::kHandled;
+  std::string text;               // message type, state and its detail, mark
+  std::int64_t at_ns = 0;         // on the probe's time
+  std::int64_t duration_ns = 0;   // of a handler
+  std::int64_t number = -1;       // of a state or mark; of kHandled the mailbox depth left behind it
+};
+
+struct MessageCount {
+  std::string type;
+  std::int64_t handled = 0;
+  std::int64_t handling_ns = 0;
+};
+
+struct DeadLetterCount {
+  std::string type;
+  DeadReason reason = DeadReason::kAfterEnd;
+  std::int64_t count = 0;
+};
+
+struct WaitingMessage {
+  std::string type;
+  std::int64_t age_ns = 0;
+};
+
+struct ActorRow {
+  std::string name;
+  State state = State::kIdle;
+  std::string detail;
+  std::int64_t number = -1;
+  std::int64_t since_ns = 0;      // how long it is in that state
+  std::int64_t sent = 0;          // messages sent to it, ever: handled + dead + depth
+  std::int64_t handled = 0;
+  std::int64_t dead = 0;
+  std::int64_t depth = 0;
+  std::int64_t depth_max = 0;
+  std::int64_t oldest_ns = 0;     // age of the oldest message in the mailbox; a lower bound beyond Probe::kStamps
+  std::int64_t handling_ns = 0;   // time in handlers, ever
+  std::int64_t restarts = 0;
+  std::int64_t events_lost = 0;   // overwritten in the ring before anybody read them
+  std::vector<MessageCount> messages;
+  std::vector<DeadLetterCount> dead_letters;
+  std::vector<WaitingMessage> waiting;  // the mailbox, oldest first, at most Probe::kStamps
+};
+
+struct EdgeRow {
+  std::string name, from, to;
+  std::int64_t capacity = 0;
+  std::int64_t free = 0;       // credits the sender can take now
+  std::int64_t in_flight = 0;  // taken and not yet back with the sender
+  std::int64_t taken = 0, sent = 0, delivered = 0, returned = 0, reclaimed = 0;
+  std::int64_t queued() const { return sent - delivered; }
+  std::int64_t held() const { return delivered - returned; }
+};
+
+// What is left of an actor that ended.
+struct Tombstone {
+  std::string name;
+  std::string cause;               // "OK" or a Status
+  std::vector<std::string> chain;  // causes of the cause, the first failure first
+  std::int64_t at_ns = 0;
+  std::int64_t sent = 0, handled = 0, dead = 0;  // still counting what arrives after the end
+  std::vector<DeadLetterCount> dead_letters;
+};
+
+struct Snapshot {
+  std::int64_t at_ns = 0;
+  std::vector<ActorRow> actors;
+  std::vector<EdgeRow> edges;
+  std::vector<Tombstone> tombstones;
+  std::int64_t tombstones_dropped = 0;
+};
+
+}  // namespace troupe::trace
