@@ -14,8 +14,18 @@ constexpr float kGeluCubic = 0.044715f;
 constexpr float kInverseSqrt2 = 0.707106781f;
 constexpr float kInverseSqrt2Pi = 0.398942280f;
 
+// sigmoid(x) and 1 - sigmoid(x), both to a few ulp of their own size: a slope multiplies the second by x.
+struct Gate {
+  F32 open, closed;
+};
+TROUPE_SIMD Gate gate(F32 x) {
+  const F32 e = exp(min(broadcast(80.0f), -x));  // beyond, `open` is 0 for any use
+  const F32 open = 1.0f / (1.0f + e);
+  return {open, e * open};
+}
+
 // 0.5 (1 + tanh(u)) = sigmoid(2u)
-TROUPE_SIMD F32 gelu_gate(F32 x) { return sigmoid(2.0f * kGeluScale * fma(kGeluCubic * x * x, x, x)); }
+TROUPE_SIMD F32 gelu_twice_u(F32 x) { return 2.0f * kGeluScale * fma(kGeluCubic * x * x, x, x); }
 
 // ---- Philox4x32-10 on one counter per 64-bit lane, its words in the lower halves; what is in the upper halves is never read.
 typedef std::uint64_t U64 __attribute__((vector_size(4 * kLanes)));
@@ -73,11 +83,11 @@ using namespace TROUPE_ISA;
 template <Isa, class T>
 void swiglu_rows(T* y, const T* gate_up, std::int64_t inner, std::int64_t begin, std::int64_t end) {
   for (std::int64_t n = begin; n < end; ++n) {
-    const T* gate = gate_up + n * 2 * inner;
-    const T* up = gate + inner;
+    const T* gates = gate_up + n * 2 * inner;
+    const T* up = gates + inner;
     T* out = y + n * inner;
     blocks(inner, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
-      const F32 g = load(gate + i, lanes);
+      const F32 g = load(gates + i, lanes);
       store(out + i, g / (1.0f + exp(-g)) * load(up + i, lanes), lanes);
     });
   }
@@ -87,16 +97,16 @@ void swiglu_rows(T* y, const T* gate_up, std::int64_t inner, std::int64_t begin,
 template <Isa, class T>
 void swiglu_input_gradient_rows(T* dgate_up, const T* dy, const T* gate_up, std::int64_t inner, std::int64_t begin, std::int64_t end) {
   for (std::int64_t n = begin; n < end; ++n) {
-    const T* gate = gate_up + n * 2 * inner;
-    const T* up = gate + inner;
+    const T* gates = gate_up + n * 2 * inner;
+    const T* up = gates + inner;
     const T* d = dy + n * inner;
     T* dgate = dgate_up + n * 2 * inner;
     T* dup = dgate + inner;
     blocks(inner, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
-      const F32 g = load(gate + i, lanes), u = load(up + i, lanes), out = load(d + i, lanes);
-      const F32 s = sigmoid(g);
-      store(dgate + i, out * u * s * fma(g, 1.0f - s, broadcast(1.0f)), lanes);
-      store(dup + i, out * g * s, lanes);
+      const F32 g = load(gates + i, lanes), u = load(up + i, lanes), out = load(d + i, lanes);
+      const Gate s = gate(g);
+      store(dgate + i, out * u * s.open * fma(g, s.closed, broadcast(1.0f)), lanes);
+      store(dup + i, out * g * s.open, lanes);
     });
   }
 }
@@ -105,7 +115,7 @@ template <Isa, class T>
 void gelu_tanh(T* y, const T* x, std::int64_t n) {
   blocks(n, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
     const F32 v = load(x + i, lanes);
-    store(y + i, v * gelu_gate(v), lanes);
+    store(y + i, v * sigmoid(gelu_twice_u(v)), lanes);
   });
 }
 
@@ -122,9 +132,9 @@ template <Isa, class T>
 void gelu_tanh_input_gradient(T* dx, const T* dy, const T* x, std::int64_t n) {
   blocks(n, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
     const F32 v = load(x + i, lanes);
-    const F32 s = gelu_gate(v);
+    const Gate s = gate(gelu_twice_u(v));
     const F32 slope = 2.0f * kGeluScale * fma(3.0f * kGeluCubic * v, v, broadcast(1.0f));
-    store(dx + i, load(dy + i, lanes) * fma(v * s * (1.0f - s), slope, s), lanes);
+    store(dx + i, load(dy + i, lanes) * fma(v * s.open * s.closed, slope, s.open), lanes);
   });
 }
 

@@ -9,7 +9,7 @@
 // function or template of the standard library or of another folder is called. Otherwise the linker could keep the copy with wide
 // instructions for everybody (CpuIsa.KeepsWideInstructionsToItself). bfloat16 is only pointed to; its conversions are load and store.
 //
-// Accuracy (Simd.* in tests/unit/kernels): exp, tanh, erf within 2 ulp of fp32; sincos within 2 ulp of 1. Polynomials: fit_polynomials.py.
+// Accuracy (Simd.* in tests/unit/kernels): exp, tanh, erf within 2 ulp of fp32; sincos within 2^-23. Polynomials: fit_polynomials.py.
 #pragma once
 
 #include <immintrin.h>
@@ -287,7 +287,7 @@ TROUPE_SIMD F32 erf(F32 x) {
   return copysign(a < 1.0f ? small : large, x);
 }
 
-// Sine and cosine of angles up to 2^30 or so, reduced in double.
+// Sine and cosine of angles up to 1e8, reduced in double.
 struct SinCos {
   F32 sine, cosine;
 };
