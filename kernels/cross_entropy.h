@@ -21,8 +21,9 @@ struct CrossEntropyHead {
   std::int64_t chunk_tokens = 256;     // logits of this many tokens at a time, in the stream's scratch
 };
 
-// Bytes of scratch the op needs in the worst filling; part of the plan.
-std::int64_t cross_entropy_scratch_bytes(std::int64_t chunk_tokens, std::int64_t padded_vocabulary, std::int64_t channels);
+// Bytes of scratch the op needs in the worst filling on a stream with `threads` compute threads; part of the plan.
+std::int64_t cross_entropy_scratch_bytes(std::int64_t chunk_tokens, std::int64_t padded_vocabulary, std::int64_t channels,
+                                         int threads = 16);
 
 // logits = x W^T for a few rows, as fp32: generation and tests.
 struct Logits {

@@ -59,6 +59,8 @@ struct Table {
   const char* name = "";            // "ref", "cpu/avx2" ...
   // Bytes of scratch a stream must have for matrix products of these sizes; part of the plan.
   std::int64_t (*matmul_scratch_bytes)(std::int64_t n, std::int64_t in, std::int64_t out, device::DType type, int threads) = nullptr;
+  // The same for attention over rows of `tokens` tokens, forward and backward.
+  std::int64_t (*attention_scratch_bytes)(std::int64_t tokens, std::int64_t head_dim, int threads) = nullptr;
 };
 
 }  // namespace troupe::kernels

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/ops.h"
 
@@ -18,6 +19,10 @@ Table make(const char* table_name) {
   table.matmul_input_gradient = matmul_input_gradient<kIsa>;
   table.matmul_weight_gradient = matmul_weight_gradient<kIsa>;
   table.matmul_scratch_bytes = matmul_scratch_bytes<kIsa>;
+  table.attention = attention<kIsa>;
+  table.attention_input_gradient = attention_input_gradient<kIsa>;
+  table.attention_scratch_bytes = attention_scratch_bytes<kIsa>;
+  table.cross_entropy_head = cross_entropy_head<kIsa>;
   table.logits = logits<kIsa>;
   table.rmsnorm = rmsnorm<kIsa>;
   table.rmsnorm_input_gradient = rmsnorm_input_gradient<kIsa>;

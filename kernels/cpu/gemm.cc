@@ -18,11 +18,12 @@ constexpr std::int64_t kSumRows = 2048;
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
-// `count` cut into equal steps of at most `most`, each a multiple of `grain`.
+// `count` cut into equal steps of at most `most`, each a multiple of `grain`, which divides `most`.
 std::int64_t step_of(std::int64_t count, std::int64_t most, std::int64_t grain) {
   const std::int64_t steps = std::max<std::int64_t>(1, (count + most - 1) / most);
   return rounded_up((count + steps - 1) / steps, grain);
 }
+std::int64_t multiple_below(std::int64_t value, std::int64_t grain) { return std::max(value / grain * grain, grain); }
 
 struct PanelPlan {
   std::int64_t rows, columns, depth;  // of one step
@@ -34,12 +35,12 @@ struct PanelPlan {
 
 PanelPlan panel_plan(const GemmKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, bool sums_are_output) {
   PanelPlan plan{};
-  const std::int64_t shallow = std::min(k, kPackedBFloats / std::min<std::int64_t>(n, 768));
-  plan.depth = step_of(k, std::max(shallow, kernels.block_depth), kernels.block_depth);
-  const std::int64_t widest = std::clamp(kPackedBFloats / plan.depth, kernels.panel_columns, kMaxColumns);
-  plan.columns = step_of(n, widest, kernels.panel_columns);
+  const std::int64_t narrow = std::clamp<std::int64_t>(n, kernels.panel_columns, 768);
+  plan.depth = step_of(k, multiple_below(kPackedBFloats / narrow, kernels.block_depth), kernels.block_depth);
+  const std::int64_t widest = std::min(kPackedBFloats / plan.depth, kMaxColumns);
+  plan.columns = step_of(n, multiple_below(widest, kernels.panel_columns), kernels.panel_columns);
   const bool deep = plan.depth < k;
-  plan.rows = deep && !sums_are_output ? step_of(m, kSumRows, kernels.panel_rows) : m;
+  plan.rows = deep && !sums_are_output ? step_of(m, multiple_below(kSumRows, kernels.panel_rows), kernels.panel_rows) : m;
   plan.packed_b_floats = plan.columns * plan.depth;
   plan.packed_a_floats = rounded_up(kernels.packed_a_floats, 16);
   if (!sums_are_output) {

@@ -12,6 +12,7 @@ const Table& table() {
     t.matmul_scratch_bytes = [](std::int64_t, std::int64_t, std::int64_t, device::DType, int) {
       return std::int64_t{0};
     };
+    t.attention_scratch_bytes = [](std::int64_t, std::int64_t, int) { return std::int64_t{0}; };
 #define TROUPE_REF_MEMBER(member, Op)                          \
   t.member = [](Stream& stream, const Op& op) {                \
     check_shapes(op, Types::kAnyFloat);                        \

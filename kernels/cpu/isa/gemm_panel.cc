@@ -15,13 +15,10 @@ constexpr std::int64_t kBlockRows = 144 / kRows * kRows;
 constexpr std::int64_t kRowStride = kDepth + 8;  // rows of a packed panel of A: not a multiple of the L1's set stride
 constexpr std::int64_t kPackedA = kBlockRows * kRowStride + kLanes;
 
-TROUPE_SIMD std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-TROUPE_SIMD std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
-
 // A stored by rows: each panel is kRows rows of kRowStride floats, rows past m are zero.
 template <class T>
 void pack_a_rows(float* packed, const T* a, std::int64_t stride, std::int64_t m, std::int64_t depth) {
-  for (std::int64_t row = 0; row < rounded_up(m, kRows); ++row, packed += kRowStride) {
+  for (std::int64_t row = 0; row < round_up(m, kRows); ++row, packed += kRowStride) {
     if (row < m) {
       widen_row(packed, a + row * stride, depth);
     } else {
@@ -63,39 +60,16 @@ void pack_a(float* packed, const GemmOperand& a, std::int64_t row, std::int64_t 
   }
 }
 
-// One panel of B: `depth` times kColumns floats, columns past n are zero.
-template <class T>
-void pack_b_panel(float* packed, const T* b, std::int64_t stride, bool transposed, std::int64_t n, std::int64_t depth) {
-  if (!transposed && n >= kColumns) {
-    for (std::int64_t k = 0; k < depth; ++k, packed += kColumns, b += stride) {
-      for (std::int64_t j = 0; j < kColumns; j += kLanes) store(packed + j, load(b + j));
-    }
-    return;
-  }
-  std::int64_t k = 0;
-  if (transposed && n >= kColumns) {
-    for (; k + 8 <= depth; k += 8) {
-      for (std::int64_t j = 0; j < kColumns; j += 8) transpose_8x8(packed + k * kColumns + j, kColumns, b + j * stride + k, stride);
-    }
-  }
-  const std::int64_t along = transposed ? stride : 1, down = transposed ? 1 : stride;
-  for (; k < depth; ++k) {
-    for (std::int64_t j = 0; j < kColumns; ++j) {
-      packed[k * kColumns + j] = j < n ? load_one(&b[k * down + j * along]) : 0.0f;
-    }
-  }
-}
-
 template <class T>
 void pack_b_as(float* packed, const GemmOperand& b, std::int64_t n_begin, std::int64_t n_end, std::int64_t k_begin,
                std::int64_t k_end, int part, int parts) {
-  const std::int64_t padded = rounded_up(n_end - n_begin, kColumns), panels = padded / kColumns;
+  const std::int64_t padded = round_up(n_end - n_begin, kColumns), panels = padded / kColumns;
   const T* data = static_cast<const T*>(b.data);
   for (std::int64_t panel = panels * part / parts; panel < panels * (part + 1) / parts; ++panel) {
     const std::int64_t n = n_begin + panel * kColumns;
     for (std::int64_t k = k_begin; k < k_end; k += kDepth) {
       const std::int64_t depth = least(kDepth, k_end - k);
-      pack_b_panel(packed + (k - k_begin) * padded + panel * kColumns * depth,
+      pack_panel(packed + (k - k_begin) * padded + panel * kColumns * depth,
                    data + (b.transposed ? n * b.stride + k : k * b.stride + n), b.stride, b.transposed, n_end - n, depth);
     }
   }
@@ -130,7 +104,7 @@ void finish_as(const GemmOutput& out, const float* sums, std::int64_t sums_strid
   for (std::int64_t row = m_begin; row < m_end; ++row, sums += sums_stride) {
     T* to = static_cast<T*>(out.data) + row * out.stride;
     const T* residual = out.residual ? static_cast<const T*>(out.residual) + row * out.stride : nullptr;
-    blocks(n_end - n_begin, [&](std::int64_t n, auto lanes) {
+    blocks(n_end - n_begin, [&](std::int64_t n, auto lanes) __attribute__((always_inline)) {
       F32 value = load(sums + n, lanes);
       if (bias) value += load(bias + n_begin + n, lanes);
       if (residual) value += load(residual + n_begin + n, lanes);
@@ -145,10 +119,10 @@ void finish(const GemmOutput& out, const float* sums, std::int64_t sums_stride, 
 }
 
 void block(const GemmBlock& b) {
-  const std::int64_t padded = rounded_up(b.packed_n_end - b.packed_n_begin, kColumns);
+  const std::int64_t padded = round_up(b.packed_n_end - b.packed_n_begin, kColumns);
   // equal blocks, so that the last one is not a sliver
   const std::int64_t blocks = (b.m_end - b.m_begin + kBlockRows - 1) / kBlockRows;
-  const std::int64_t block_rows = blocks ? rounded_up((b.m_end - b.m_begin + blocks - 1) / blocks, kRows) : 0;
+  const std::int64_t block_rows = blocks ? round_up((b.m_end - b.m_begin + blocks - 1) / blocks, kRows) : 0;
   for (std::int64_t m = b.m_begin; m < b.m_end; m += block_rows) {
     const std::int64_t rows = least(block_rows, b.m_end - m);
     float* sums = b.sums + (b.sums_are_reused ? 0 : (m - b.sums_m) * b.sums_stride) + (b.n_begin - b.sums_n);
@@ -265,7 +239,7 @@ void add_column_sums_as(float* sums, const GemmOperand& a, std::int64_t rows, st
     }
     for (std::int64_t i = 0; i < kWide; ++i) store(sums + begin + n + i * kLanes, load(sums + begin + n + i * kLanes) + total[i]);
   }
-  blocks(end - begin - n, [&](std::int64_t i, auto lanes) {
+  blocks(end - begin - n, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
     F32 total = {};
     for (std::int64_t row = 0; row < rows; ++row) total += load(data + row * a.stride + n + i, lanes);
     store(sums + begin + n + i, load(sums + begin + n + i, lanes) + total, lanes);

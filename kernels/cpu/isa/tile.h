@@ -9,9 +9,13 @@ namespace troupe::kernels::cpu::TROUPE_ISA {
 inline constexpr std::int64_t kTileRows = kLanes == 16 ? 14 : 6;
 inline constexpr std::int64_t kTileVectors = 2, kTileColumns = kTileVectors * kLanes;
 
+TROUPE_SIMD std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+TROUPE_SIMD std::int64_t most(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
+TROUPE_SIMD constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+
 template <class T>
 TROUPE_SIMD void widen_row(float* to, const T* from, std::int64_t count) {
-  blocks(count, [&](std::int64_t i, auto lanes) { store(to + i, load(from + i, lanes), lanes); });
+  blocks(count, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) { store(to + i, load(from + i, lanes), lanes); });
 }
 
 typedef std::uint16_t Halves8 __attribute__((vector_size(16)));
@@ -54,6 +58,31 @@ TROUPE_SIMD void transpose_8x8(float* to, std::int64_t to_stride, const float* f
                               __builtin_shuffle(b, d, Words4{0, 4, 1, 5}), __builtin_shuffle(b, d, Words4{2, 6, 3, 7})};
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) __builtin_memcpy(to + (k + i) * to_stride + half, &out[i], 16);
+    }
+  }
+}
+
+// One panel of B, of which b is the corner: `depth` times kTileColumns floats, columns past n are zero.
+template <class T>
+TROUPE_SIMD void pack_panel(float* packed, const T* b, std::int64_t stride, bool transposed, std::int64_t n, std::int64_t depth) {
+  if (!transposed && n >= kTileColumns) {
+    for (std::int64_t k = 0; k < depth; ++k, packed += kTileColumns, b += stride) {
+      for (std::int64_t j = 0; j < kTileColumns; j += kLanes) store(packed + j, load(b + j));
+    }
+    return;
+  }
+  std::int64_t k = 0;
+  if (transposed && n >= kTileColumns) {
+    for (; k + 8 <= depth; k += 8) {
+      for (std::int64_t j = 0; j < kTileColumns; j += 8) {
+        transpose_8x8(packed + k * kTileColumns + j, kTileColumns, b + j * stride + k, stride);
+      }
+    }
+  }
+  const std::int64_t along = transposed ? stride : 1, down = transposed ? 1 : stride;
+  for (; k < depth; ++k) {
+    for (std::int64_t j = 0; j < kTileColumns; ++j) {
+      packed[k * kTileColumns + j] = j < n ? load_one(&b[k * down + j * along]) : 0.0f;
     }
   }
 }

@@ -41,6 +41,10 @@ Call forward_call(Size s) {
   };
 }
 
+std::function<std::int64_t(const Table&, DType, int)> scratch(Size s) {
+  return [s](const Table& table, DType, int threads) { return table.attention_scratch_bytes(s.tokens, s.size, threads); };
+}
+
 Case forward(Size s, Documents documents, double spread = 1) {
   Case c{.op = "attention", .name = name(s, documents), .tolerance = kAttentionTolerance};
   c.input("qkv", {s.batch, s.tokens, s.columns()}, normal(spread));
@@ -48,6 +52,7 @@ Case forward(Size s, Documents documents, double spread = 1) {
     c.index("document_start", {s.batch, s.tokens}, document_start(s.tokens, documents));
   c.output("out", {s.batch, s.tokens, s.q_heads * s.size});
   c.output_fp32("log_sum_exp", {s.batch, s.q_heads, s.tokens}, kAttentionTolerance);
+  c.scratch_bytes = scratch(s);
   c.call = forward_call(s);
   return c;
 }
@@ -61,6 +66,7 @@ Case backward(Size s, Documents documents) {
   c.add({.name = "out", .shape = {s.batch, s.tokens, s.q_heads * s.size}, .derived = true});
   c.statistic("log_sum_exp", {s.batch, s.q_heads, s.tokens});
   c.output("dqkv", {s.batch, s.tokens, s.columns()});
+  c.scratch_bytes = scratch(s);
   c.prepare = forward_call(s);
   c.call = [s](const Table& t, Stream& stream, const Tensors& v) {
     t.attention_input_gradient(stream, {v["dqkv"], v["dout"], v["out"], v["qkv"], v["log_sum_exp"],
