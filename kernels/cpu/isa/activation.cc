@@ -7,7 +7,7 @@ namespace troupe::kernels::cpu {
 namespace TROUPE_ISA {
 namespace {
 
-TROUPE_SIMD F32 sigmoid(F32 x) { return 1.0f / (1.0f + exp(-x)); }
+TROUPE_SIMD F32 sigmoid(F32 x) { return 1.0f / (1.0f + exp_within(-x)); }
 
 constexpr float kGeluScale = 0.797884561f;  // sqrt(2 / pi)
 constexpr float kGeluCubic = 0.044715f;
@@ -19,7 +19,7 @@ struct Gate {
   F32 open, closed;
 };
 TROUPE_SIMD Gate gate(F32 x) {
-  const F32 e = exp(min(broadcast(80.0f), -x));  // beyond, `open` is 0 for any use
+  const F32 e = exp_within(-x);
   const F32 open = 1.0f / (1.0f + e);
   return {open, e * open};
 }
@@ -43,21 +43,31 @@ TROUPE_SIMD U64 multiply_low_halves(U64 a, U64 b) {
 }
 TROUPE_SIMD U64 wide(std::uint64_t x) { return x - U64{}; }
 
+// The keys of the ten rounds, one per lane.
+struct KeySchedule {
+  U64 first[10], second[10];
+};
+TROUPE_SIMD KeySchedule schedule(const DropoutStream& stream) {
+  KeySchedule keys;
+  for (std::uint32_t round = 0; round < 10; ++round) {
+    keys.first[round] = wide(stream.key[0] + round * 0x9E3779B9u);
+    keys.second[round] = wide(stream.key[1] + round * 0xBB67AE85u);
+  }
+  return keys;
+}
+
 // Words 4 block .. 4 block + kWordsAtOnce of the stream, in order.
-TROUPE_SIMD void draw(std::uint32_t* words, const DropoutStream& stream, std::uint64_t block) {
+TROUPE_SIMD void draw(std::uint32_t* words, const DropoutStream& stream, const KeySchedule& keys, std::uint64_t block) {
   U64 counter = wide(block);
   for (int i = 0; i < kCounters; ++i) counter[i] += static_cast<std::uint64_t>(i);
   U64 c0 = counter, c1 = counter >> 32, c2 = wide(stream.counter_high[0]), c3 = wide(stream.counter_high[1]);
-  std::uint32_t k0 = stream.key[0], k1 = stream.key[1];
   const U64 multiplier0 = wide(0xD2511F53u), multiplier1 = wide(0xCD9E8D57u);
   for (int round = 0; round < 10; ++round) {
     const U64 p0 = multiply_low_halves(c0, multiplier0), p1 = multiply_low_halves(c2, multiplier1);
-    c0 = (p1 >> 32) ^ c1 ^ wide(k0);
-    c2 = (p0 >> 32) ^ c3 ^ wide(k1);
+    c0 = (p1 >> 32) ^ (c1 ^ keys.first[round]);
+    c2 = (p0 >> 32) ^ (c3 ^ keys.second[round]);
     c1 = p1;
     c3 = p0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
   }
   const U64 low = wide(0xffffffffu);
   const U64 first = (c0 & low) | (c1 << 32), second = (c2 & low) | (c3 << 32);
@@ -88,7 +98,7 @@ void swiglu_rows(T* y, const T* gate_up, std::int64_t inner, std::int64_t begin,
     T* out = y + n * inner;
     blocks(inner, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
       const F32 g = load(gates + i, lanes);
-      store(out + i, g / (1.0f + exp(-g)) * load(up + i, lanes), lanes);
+      store(out + i, g / (1.0f + exp_within(-g)) * load(up + i, lanes), lanes);
     });
   }
 }
@@ -143,7 +153,7 @@ void gelu_exact_input_gradient(T* dx, const T* dy, const T* x, std::int64_t n) {
   blocks(n, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
     const F32 v = load(x + i, lanes);
     const F32 area = 0.5f + 0.5f * erf(v * kInverseSqrt2);
-    const F32 density = kInverseSqrt2Pi * exp(-0.5f * v * v);
+    const F32 density = kInverseSqrt2Pi * exp_within(-0.5f * v * v);
     store(dx + i, load(dy + i, lanes) * fma(v, density, area), lanes);
   });
 }
@@ -155,9 +165,10 @@ void dropout_elements(T* y, const T* x, const T* residual, std::int64_t n, const
   alignas(64) std::uint32_t words[kBatch + kWordsAtOnce];
   const std::int64_t skipped = static_cast<std::int64_t>(first_word % 4);  // words of the first block that come before
   std::uint64_t block = first_word / 4;
+  const KeySchedule keys = schedule(stream);
   for (std::int64_t begin = 0; begin < n; begin += kBatch) {
     const std::int64_t count = n - begin < kBatch ? n - begin : kBatch;
-    for (std::int64_t i = 0; i < count + skipped; i += kWordsAtOnce) draw(words + i, stream, block + static_cast<std::uint64_t>(i / 4));
+    for (std::int64_t i = 0; i < count + skipped; i += kWordsAtOnce) draw(words + i, stream, keys, block + static_cast<std::uint64_t>(i / 4));
     block += kBatch / 4;
     blocks(count, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
       U32 word;

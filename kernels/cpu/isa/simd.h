@@ -165,8 +165,24 @@ TROUPE_SIMD F32 fma(F32 a, F32 b, F32 c) {
 }
 TROUPE_SIMD F32 fma(F32 a, float b, F32 c) { return fma(a, broadcast(b), c); }
 // a where a compares greater (less), else b; a NaN in b stays.
-TROUPE_SIMD F32 max(F32 a, F32 b) { return a > b ? a : b; }
-TROUPE_SIMD F32 min(F32 a, F32 b) { return a < b ? a : b; }
+TROUPE_SIMD F32 max(F32 a, F32 b) {
+#if defined(__AVX512F__)
+  return (F32)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+  return (F32)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+  return (F32)_mm_max_ps((__m128)a, (__m128)b);
+#endif
+}
+TROUPE_SIMD F32 min(F32 a, F32 b) {
+#if defined(__AVX512F__)
+  return (F32)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+  return (F32)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+  return (F32)_mm_min_ps((__m128)a, (__m128)b);
+#endif
+}
 TROUPE_SIMD F32 abs(F32 x) { return from_bits(bits(x) & 0x7fffffffu); }
 TROUPE_SIMD F32 copysign(F32 size, F32 sign) { return from_bits((bits(size) & 0x7fffffffu) | (bits(sign) & 0x80000000u)); }
 TROUPE_SIMD F32 reciprocal(F32 x) { return 1.0f / x; }  // correctly rounded
@@ -232,23 +248,33 @@ TROUPE_SIMD Rounded nearest(F32 x) {
   return {shifted - shift, (I32)shifted - (I32)shift};
 }
 
-// e^x; 0 below -104, inf above 88.73, denormal results included.
-TROUPE_SIMD F32 exp(F32 x) {
-  const F32 low = broadcast(-104.0f), high = broadcast(89.0f);
-  x = x < low ? low : x;
-  x = x > high ? high : x;
-  const Rounded n = nearest(x * 1.44269504f);
-  F32 r = fma(n.value, -0.693145752f, x);        // ln 2 with 16 bits: n times it is exact
-  r = fma(n.value, -1.42860677e-6f, r);          // and the rest
+// e^r for |r| <= ln 2 / 2.
+TROUPE_SIMD F32 exp_reduced(F32 r) {
   F32 p = broadcast(1.383868628e-03f);
   p = fma(p, r, broadcast(8.369182236e-03f));
   p = fma(p, r, broadcast(4.166810215e-02f));
   p = fma(p, r, broadcast(1.666651666e-01f));
   p = fma(p, r, broadcast(4.999999404e-01f));
-  p = fma(p * r, r, r) + 1.0f;
+  return fma(p * r, r, r) + 1.0f;
+}
+// x - n ln 2, in two parts: the first has 16 bits, n times it is exact.
+TROUPE_SIMD F32 minus_ln2(F32 x, F32 n) { return fma(n, -1.42860677e-6f, fma(n, -0.693145752f, x)); }
+
+// e^x; 0 below -104, inf above 88.73, denormal results included.
+TROUPE_SIMD F32 exp(F32 x) {
+  x = min(broadcast(89.0f), max(broadcast(-104.0f), x));
+  const Rounded n = nearest(x * 1.44269504f);
   // 2^n as two factors, so that n = 128 and n = -150 are in range
   const I32 half = n.integer >> 1, rest = n.integer - half;
-  return p * (F32)((half + 127) << 23) * (F32)((rest + 127) << 23);
+  return exp_reduced(minus_ln2(x, n.value)) * (F32)((half + 127) << 23) * (F32)((rest + 127) << 23);
+}
+
+// e^x of x held within [-87, 88]: never 0, denormal or inf, and cheaper. For sigmoids, which have reached 0 or 1 there.
+TROUPE_SIMD F32 exp_within(F32 x) {
+  x = min(broadcast(88.0f), max(broadcast(-87.0f), x));
+  const F32 shift = broadcast(12582912.0f + 127.0f);  // as in nearest(), with the exponent's bias in it
+  const F32 shifted = fma(x, 1.44269504f, shift);
+  return exp_reduced(minus_ln2(x, shifted - shift)) * (F32)(bits(shifted) << 23);
 }
 
 // x + x z T(z) below 0.625, else 1 - 2 / (e^2|x| + 1).
@@ -260,7 +286,7 @@ TROUPE_SIMD F32 tanh(F32 x) {
   t = fma(t, z, broadcast(1.333148330e-01f));
   t = fma(t, z, broadcast(-3.333328366e-01f));
   const F32 small = fma(a * z, t, a);
-  const F32 large = 1.0f - 2.0f / (exp(a + a) + 1.0f);
+  const F32 large = 1.0f - 2.0f / (exp_within(a + a) + 1.0f);
   return copysign(a < 0.625f ? small : large, x);
 }
 
@@ -275,7 +301,7 @@ TROUPE_SIMD F32 erf(F32 x) {
   e = fma(e, z, broadcast(-3.761262894e-01f));
   e = fma(e, z, broadcast(1.283791661e-01f));
   const F32 small = fma(a, e, a);
-  const F32 at = a > 4.0f ? broadcast(4.0f) : a;
+  const F32 at = min(broadcast(4.0f), a);
   F32 q = broadcast(-1.863733924e-04f);
   q = fma(q, at, broadcast(2.947628964e-03f));
   q = fma(q, at, broadcast(-2.183799632e-02f));
@@ -283,7 +309,7 @@ TROUPE_SIMD F32 erf(F32 x) {
   q = fma(q, at, broadcast(6.381449103e-01f));
   q = fma(q, at, broadcast(1.127089143e+00f));
   q = fma(q, at, broadcast(3.415396786e-04f));
-  const F32 large = 1.0f - exp(-q);
+  const F32 large = 1.0f - exp_within(-q);
   return copysign(a < 1.0f ? small : large, x);
 }
 

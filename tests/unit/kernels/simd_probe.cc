@@ -12,6 +12,7 @@ void each(To* y, const From* x, std::int64_t n) {
 }
 F32 same(F32 x) { return x; }
 F32 exponential(F32 x) { return exp(x); }
+F32 exponential_within(F32 x) { return exp_within(x); }
 F32 hyperbolic(F32 x) { return tanh(x); }
 F32 error_function(F32 x) { return erf(x); }
 F32 sine_of(F32 x) { return sincos(x).sine; }
@@ -29,6 +30,7 @@ template <Isa>
 SimdProbe make_simd_probe() {
   return {.lanes = kLanes,
           .exp = each<exponential, float, float>,
+          .exp_within = each<exponential_within, float, float>,
           .tanh = each<hyperbolic, float, float>,
           .erf = each<error_function, float, float>,
           .sine = each<sine_of, float, float>,

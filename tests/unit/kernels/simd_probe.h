@@ -12,6 +12,7 @@ namespace troupe::kernels::cpu {
 struct SimdProbe {
   int lanes = 0;
   void (*exp)(float* y, const float* x, std::int64_t n) = nullptr;
+  void (*exp_within)(float* y, const float* x, std::int64_t n) = nullptr;
   void (*tanh)(float* y, const float* x, std::int64_t n) = nullptr;
   void (*erf)(float* y, const float* x, std::int64_t n) = nullptr;
   void (*sine)(float* y, const float* x, std::int64_t n) = nullptr;

@@ -95,6 +95,19 @@ TEST_P(Simd, ExpIsWithinTwoUlp) {
   EXPECT_EQ(y[9], 0.0f);
 }
 
+TEST_P(Simd, ExpWithinStaysWithinItsBounds) {
+  const auto x = points(-87, 88);
+  expect_within(2, x, apply(probe_.exp_within, x), [](double v) { return std::exp(v); });
+  const auto y = apply(probe_.exp_within, {kInfinity, -kInfinity, kNan, 88.0f, -87.0f, 1000.0f, -1000.0f});
+  EXPECT_TRUE(std::isnan(y[2]));
+  EXPECT_EQ(y[0], y[3]);
+  EXPECT_EQ(y[1], y[4]);
+  EXPECT_EQ(y[5], y[3]);
+  EXPECT_EQ(y[6], y[4]);
+  EXPECT_LT(y[3], kInfinity);
+  EXPECT_GE(y[4], kTiny);
+}
+
 TEST_P(Simd, TanhIsWithinTwoUlp) {
   for (const double limit : {0.7, 12.0, 1e30}) {
     const auto x = points(-limit, limit);
