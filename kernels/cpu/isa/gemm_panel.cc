@@ -84,6 +84,8 @@ void pack_b(float* packed, const GemmOperand& b, std::int64_t n_begin, std::int6
 template <std::int64_t kRowStep, std::int64_t kDepthStep>
 void tile(const float* a, const float* b, float* sums, std::int64_t stride, std::int64_t depth, std::int64_t rows,
           std::int64_t columns, bool accumulate) {
+  // needed when the depth is done; without this the tile waits for L3 (a tenth of the rate)
+  for (std::int64_t i = 0; i < least(kRows, rows); ++i) __builtin_prefetch(sums + i * stride, 1, 3);
   if (rows >= kRows && columns >= kColumns) {
     multiply_tile<kRows, kTileVectors>(a, kRowStep, kDepthStep, b, kColumns, sums, stride, depth, accumulate);
     return;
@@ -132,7 +134,11 @@ void block(const GemmBlock& b) {
       const bool accumulate = b.accumulate || k > b.k_begin;
       for (std::int64_t n = b.n_begin; n < b.n_end; n += kColumns) {
         const float* packed_b = b.packed_b + (k - b.k_begin) * padded + (n - b.packed_n_begin) * depth;
+        // the panel after this one, to L2, a part with every tile (an eighth of the rate)
+        const auto* next = reinterpret_cast<const char*>(packed_b + kColumns * depth);
+        const std::int64_t lines = kColumns * depth / 16 * kRows / rows + 1;
         for (std::int64_t i = 0; i < rows; i += kRows) {
+          for (std::int64_t line = 0; line < lines; ++line, next += 64) __builtin_prefetch(next, 0, 2);
           (b.a.transposed ? tile<1, kRows> : tile<kRowStride, 1>)(b.packed_a + i * kRowStride, packed_b,
                                                                   sums + i * b.sums_stride + (n - b.n_begin), b.sums_stride,
                                                                   depth, rows - i, b.n_end - n, accumulate);

@@ -101,6 +101,7 @@ std::vector<Case> attention_cases() {
   cases.push_back(
       forward({1, 65, 2, 1, 64}, Documents::kNone, 8));  // scores of +-500: exp overflows unless shifted
   cases.back().name += " large scores";
+  cases.back().tolerance.fp32 = 3e-5;  // of a score of 500 fp32 knows 3e-5, and its exponential is as far off
   return cases;
 }
 
