@@ -20,6 +20,7 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + t
 
 // `count` cut into equal steps of at most `most`, each a multiple of `grain`, which divides `most`.
 std::int64_t step_of(std::int64_t count, std::int64_t most, std::int64_t grain) {
+  if (count == 0) return grain;  // no rows, or no depth
   const std::int64_t steps = std::max<std::int64_t>(1, (count + most - 1) / most);
   return rounded_up((count + steps - 1) / steps, grain);
 }
