@@ -1,15 +1,20 @@
-// Vectors of floats as the sources in isa/ use them: each loop is written once and compiled for every instruction set.
+// Vectors of floats as the sources in isa/ use them: each loop is written once and compiled for every
+// instruction set.
 //
-// F32 holds kLanes floats (16 with AVX-512, 8 with AVX2, 4 else), U32 and I32 as many integers. The operators + - * / < == & | ?:
-// are the compiler's (vector extensions); a product and a sum are fused by fma() only, never by the compiler
-// (-ffp-contract=off), so the bits of a loop are what it says. Functions take whole vectors; those with `Lanes` serve `blocks`,
-// which walks a row and hands out full() and then, once, the partial tail: nothing outside [p, p + n) is read or written.
+// F32 holds kLanes floats (16 with AVX-512, 8 with AVX2, 4 else), U32 and I32 as many integers. The operators
+// + - * / < == & | ?: are the compiler's (vector extensions); a product and a sum are fused by fma() only,
+// never by the compiler
+// (-ffp-contract=off), so the bits of a loop are what it says. Functions take whole vectors; those with
+// `Lanes` serve `blocks`, which walks a row and hands out full() and then, once, the partial tail: nothing
+// outside [p, p + n) is read or written.
 //
-// Rules for sources in isa/: every function is in namespace TROUPE_ISA, in an unnamed namespace, or a template over Isa; no inline
-// function or template of the standard library or of another folder is called. Otherwise the linker could keep the copy with wide
-// instructions for everybody (CpuIsa.KeepsWideInstructionsToItself). bfloat16 is only pointed to; its conversions are load and store.
+// Rules for sources in isa/: every function is in namespace TROUPE_ISA, in an unnamed namespace, or a
+// template over Isa; no inline function or template of the standard library or of another folder is called.
+// Otherwise the linker could keep the copy with wide instructions for everybody
+// (CpuIsa.KeepsWideInstructionsToItself). bfloat16 is only pointed to; its conversions are load and store.
 //
-// Accuracy (Simd.* in tests/unit/kernels): exp, tanh, erf within 2 ulp of fp32; sincos within 2^-23. Polynomials: fit_polynomials.py.
+// Accuracy (Simd.* in tests/unit/kernels): exp, tanh, erf within 2 ulp of fp32; sincos within 2^-23.
+// Polynomials: fit_polynomials.py.
 #pragma once
 
 #include <immintrin.h>
@@ -145,7 +150,8 @@ TROUPE_SIMD void store(bfloat16* p, F32 x, Partial lanes) {
 TROUPE_SIMD F32 keep(F32 x, Full) { return x; }
 TROUPE_SIMD F32 keep(F32 x, Partial lanes) { return iota() < broadcast(lanes.count) ? x : F32{}; }
 
-// body(i, lanes) for i = 0, kLanes, 2 kLanes ... below n; `lanes` is Full, or Partial in the last call where n has a remainder.
+// body(i, lanes) for i = 0, kLanes, 2 kLanes ... below n; `lanes` is Full, or Partial in the last call where
+// n has a remainder.
 template <class Body>
 TROUPE_SIMD void blocks(std::int64_t n, const Body& body) {
   std::int64_t i = 0;
@@ -184,7 +190,9 @@ TROUPE_SIMD F32 min(F32 a, F32 b) {
 #endif
 }
 TROUPE_SIMD F32 abs(F32 x) { return from_bits(bits(x) & 0x7fffffffu); }
-TROUPE_SIMD F32 copysign(F32 size, F32 sign) { return from_bits((bits(size) & 0x7fffffffu) | (bits(sign) & 0x80000000u)); }
+TROUPE_SIMD F32 copysign(F32 size, F32 sign) {
+  return from_bits((bits(size) & 0x7fffffffu) | (bits(sign) & 0x80000000u));
+}
 TROUPE_SIMD F32 reciprocal(F32 x) { return 1.0f / x; }  // correctly rounded
 TROUPE_SIMD float sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 TROUPE_SIMD F32 sqrt(F32 x) {
@@ -201,9 +209,13 @@ TROUPE_SIMD F32 sqrt(F32 x) {
 template <class T>
 TROUPE_SIMD F32 rounded_to(F32 x);
 template <>
-TROUPE_SIMD F32 rounded_to<float>(F32 x) { return x; }
+TROUPE_SIMD F32 rounded_to<float>(F32 x) {
+  return x;
+}
 template <>
-TROUPE_SIMD F32 rounded_to<bfloat16>(F32 x) { return from_bits(rounded_bits(x) & 0xffff0000u); }
+TROUPE_SIMD F32 rounded_to<bfloat16>(F32 x) {
+  return from_bits(rounded_bits(x) & 0xffff0000u);
+}
 
 // ---- Folds over the lanes, always in the order (i, i + n/2), then (i, i + n/4) ...
 TROUPE_SIMD float fold_sum(__m128 x) {
@@ -269,7 +281,8 @@ TROUPE_SIMD F32 exp(F32 x) {
   return exp_reduced(minus_ln2(x, n.value)) * (F32)((half + 127) << 23) * (F32)((rest + 127) << 23);
 }
 
-// e^x of x held within [-87, 88]: never 0, denormal or inf, and cheaper. For sigmoids, which have reached 0 or 1 there.
+// e^x of x held within [-87, 88]: never 0, denormal or inf, and cheaper. For sigmoids, which have reached 0
+// or 1 there.
 TROUPE_SIMD F32 exp_within(F32 x) {
   x = min(broadcast(88.0f), max(broadcast(-87.0f), x));
   const F32 shift = broadcast(12582912.0f + 127.0f);  // as in nearest(), with the exponent's bias in it
@@ -333,10 +346,12 @@ TROUPE_SIMD SinCos sincos(F32 x) {
     const F64 angle = __builtin_convertvector(in.half[h], F64);
     const F64 shifted = angle * 0.63661977236758134308 + 6755399441055744.0;  // 2 / pi; 1.5 * 2^52
     const F64 n = shifted - 6755399441055744.0;
-    reduced.half[h] = __builtin_convertvector(angle - n * 1.57079632679489655800 - n * 6.12323399573676603587e-17, F32Half);
+    reduced.half[h] =
+        __builtin_convertvector(angle - n * 1.57079632679489655800 - n * 6.12323399573676603587e-17, F32Half);
     typedef std::int64_t I64 __attribute__((vector_size(4 * kLanes)));
     const I64 word = (I64)shifted;
-    for (int i = 0; i < kLanes / 2; ++i) quadrant.lane[h * (kLanes / 2) + i] = static_cast<std::int32_t>(word[i]);
+    for (int i = 0; i < kLanes / 2; ++i)
+      quadrant.lane[h * (kLanes / 2) + i] = static_cast<std::int32_t>(word[i]);
   }
   const F32 r = reduced.whole, z = r * r;
   F32 s = broadcast(-1.951878803e-04f);

@@ -33,7 +33,8 @@ TEST(CpuIsa, IsLoweredByName) {
 
 TEST(CpuIsa, RefusesWhatTheProcessorHasNot) {
   const auto got = choose_isa("avx512", Isa::kAvx2);
-  EXPECT_THAT(std::string(got.status().message()), HasSubstr("TROUPE_CPU_ISA=avx512: this processor has no avx512, its widest is avx2"));
+  EXPECT_THAT(std::string(got.status().message()),
+              HasSubstr("TROUPE_CPU_ISA=avx512: this processor has no avx512, its widest is avx2"));
 }
 
 TEST(CpuIsa, RefusesAnUnknownName) {

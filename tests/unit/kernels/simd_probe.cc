@@ -8,7 +8,9 @@ namespace {
 
 template <F32 (*kFunction)(F32), class To, class From>
 void each(To* y, const From* x, std::int64_t n) {
-  blocks(n, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) { store(y + i, kFunction(load(x + i, lanes)), lanes); });
+  blocks(
+      n, [&](std::int64_t i, auto lanes)
+             __attribute__((always_inline)) { store(y + i, kFunction(load(x + i, lanes)), lanes); });
 }
 F32 same(F32 x) { return x; }
 F32 exponential(F32 x) { return exp(x); }

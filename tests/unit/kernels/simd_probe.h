@@ -24,9 +24,10 @@ struct SimdProbe {
   void (*narrow)(device::bfloat16* y, const float* x, std::int64_t n) = nullptr;
   void (*widen)(float* y, const device::bfloat16* x, std::int64_t n) = nullptr;
   void (*copy_bf16)(device::bfloat16* y, const device::bfloat16* x, std::int64_t n) = nullptr;
-  float (*sum)(const float* x) = nullptr;      // of `lanes` elements
+  float (*sum)(const float* x) = nullptr;  // of `lanes` elements
   float (*largest)(const float* x) = nullptr;
-  float (*sum_kept)(const float* x, int count) = nullptr;  // of the lanes that keep() keeps of `lanes` elements
+  float (*sum_kept)(const float* x,
+                    int count) = nullptr;  // of the lanes that keep() keeps of `lanes` elements
 };
 
 template <Isa>

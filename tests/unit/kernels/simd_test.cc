@@ -28,13 +28,15 @@ class Simd : public testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
     if (GetParam() > widest_isa()) {
-      GTEST_SKIP() << "this processor has no " << name(GetParam()) << ", its widest is " << name(widest_isa());
+      GTEST_SKIP() << "this processor has no " << name(GetParam()) << ", its widest is "
+                   << name(widest_isa());
     }
     probe_ = GetParam() == Isa::kBaseline ? make_simd_probe<Isa::kBaseline>()
              : GetParam() == Isa::kAvx2   ? make_simd_probe<Isa::kAvx2>()
                                           : make_simd_probe<Isa::kAvx512>();
   }
-  std::vector<float> apply(void (*function)(float*, const float*, std::int64_t), const std::vector<float>& x) const {
+  std::vector<float> apply(void (*function)(float*, const float*, std::int64_t),
+                           const std::vector<float>& x) const {
     std::vector<float> y(x.size(), -1.0f);
     function(y.data(), x.data(), static_cast<std::int64_t>(x.size()));
     return y;
@@ -62,7 +64,8 @@ double ulps(float got, double truth) {
   const auto rounded = static_cast<float>(truth);
   if (std::isnan(truth)) return std::isnan(got) ? 0 : HUGE_VAL;
   if (std::isinf(rounded)) return got == rounded ? 0 : HUGE_VAL;
-  const double unit = std::max(static_cast<double>(std::nextafter(std::fabs(rounded), kInfinity)) - static_cast<double>(std::fabs(rounded)),
+  const double unit = std::max(static_cast<double>(std::nextafter(std::fabs(rounded), kInfinity)) -
+                                   static_cast<double>(std::fabs(rounded)),
                                static_cast<double>(kDenormal));
   return std::fabs(static_cast<double>(got) - truth) / unit;
 }
@@ -81,7 +84,8 @@ void expect_within(double limit, const std::vector<float>& x, const std::vector<
 TEST_P(Simd, ExpIsWithinTwoUlp) {
   const auto x = points(-110, 89.5);
   expect_within(2, x, apply(probe_.exp, x), [](double v) { return std::exp(v); });
-  const auto y = apply(probe_.exp, {kInfinity, -kInfinity, kNan, 88.8f, -104.1f, -87.5f, 0.0f, -0.0f, kHuge, -kHuge});
+  const auto y =
+      apply(probe_.exp, {kInfinity, -kInfinity, kNan, 88.8f, -104.1f, -87.5f, 0.0f, -0.0f, kHuge, -kHuge});
   EXPECT_EQ(y[0], kInfinity);
   EXPECT_EQ(y[1], 0.0f);
   EXPECT_TRUE(std::isnan(y[2]));
@@ -141,7 +145,8 @@ TEST_P(Simd, SineAndCosineHoldForLongPositions) {
     double worst = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       worst = std::max(worst, std::fabs(static_cast<double>(sine[i]) - std::sin(static_cast<double>(x[i]))));
-      worst = std::max(worst, std::fabs(static_cast<double>(cosine[i]) - std::cos(static_cast<double>(x[i]))));
+      worst =
+          std::max(worst, std::fabs(static_cast<double>(cosine[i]) - std::cos(static_cast<double>(x[i]))));
     }
     EXPECT_LE(worst, 2 * 0x1p-24) << "up to " << limit;
   }
@@ -159,9 +164,12 @@ TEST_P(Simd, RootAndReciprocalAreCorrectlyRounded) {
 }
 
 TEST_P(Simd, RoundsToBfloat16AsTheTypeDoes) {
-  std::vector<float> x{0.0f, -0.0f, kInfinity, -kInfinity, kNan, -kNan, kDenormal, kHuge, -kHuge, std::bit_cast<float>(0x7f800001u)};
-  for (std::uint32_t high = 0; high < 0x10000; ++high) {  // halfway, just above and just below, next to every value there is
-    for (const std::uint32_t low : {0x0000u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) x.push_back(std::bit_cast<float>(high << 16 | low));
+  std::vector<float> x{0.0f,  -0.0f,     kInfinity, -kInfinity, kNan,
+                       -kNan, kDenormal, kHuge,     -kHuge,     std::bit_cast<float>(0x7f800001u)};
+  for (std::uint32_t high = 0; high < 0x10000;
+       ++high) {  // halfway, just above and just below, next to every value there is
+    for (const std::uint32_t low : {0x0000u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu})
+      x.push_back(std::bit_cast<float>(high << 16 | low));
   }
   std::vector<bfloat16> y(x.size());
   probe_.narrow(y.data(), x.data(), static_cast<std::int64_t>(x.size()));
@@ -181,7 +189,8 @@ class Fenced {
  public:
   explicit Fenced(std::size_t bytes) : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), bytes_(bytes) {
     inner_ = (bytes + page_ - 1) / page_ * page_;
-    base_ = static_cast<std::byte*>(mmap(nullptr, inner_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    base_ = static_cast<std::byte*>(
+        mmap(nullptr, inner_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     EXPECT_NE(base_, MAP_FAILED);
     EXPECT_EQ(mprotect(base_ + page_, inner_, PROT_READ | PROT_WRITE), 0);
   }
@@ -189,9 +198,13 @@ class Fenced {
   Fenced(const Fenced&) = delete;
   Fenced& operator=(const Fenced&) = delete;
   template <class T>
-  T* front() { return reinterpret_cast<T*>(base_ + page_); }
+  T* front() {
+    return reinterpret_cast<T*>(base_ + page_);
+  }
   template <class T>
-  T* back() { return reinterpret_cast<T*>(base_ + page_ + inner_ - bytes_); }
+  T* back() {
+    return reinterpret_cast<T*>(base_ + page_ + inner_ - bytes_);
+  }
 
  private:
   std::size_t page_, bytes_, inner_;
@@ -250,10 +263,12 @@ TEST_P(Simd, FoldsLanesInAFixedOrder) {
   EXPECT_EQ(probe_.sum(x.data()), folded[0]);
   EXPECT_EQ(probe_.largest(x.data()), *std::max_element(x.begin(), x.end()));
   const std::vector<float> ones(x.size(), 1.0f);
-  for (int count = 1; count < probe_.lanes; ++count) EXPECT_EQ(probe_.sum_kept(ones.data(), count), static_cast<float>(count));
+  for (int count = 1; count < probe_.lanes; ++count)
+    EXPECT_EQ(probe_.sum_kept(ones.data(), count), static_cast<float>(count));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, Simd, testing::ValuesIn(kAllIsas), [](const auto& instance) { return std::string(name(instance.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, Simd, testing::ValuesIn(kAllIsas),
+                         [](const auto& instance) { return std::string(name(instance.param)); });
 
 }  // namespace
 }  // namespace troupe::kernels::cpu
