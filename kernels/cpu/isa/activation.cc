@@ -1,7 +1,7 @@
 // One pass each. Bound: bytes in and out; the exponential keeps up with one core's share of memory.
 #include "kernels/cpu/isa/activation.h"
 
-#include "kernels/cpu/isa/simd.h"
+#include "kernels/cpu/isa/simd_math.h"
 
 namespace troupe::kernels::cpu {
 namespace TROUPE_ISA {

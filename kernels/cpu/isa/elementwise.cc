@@ -1,7 +1,7 @@
 // One pass each. Bound: bytes in and out.
 #include "kernels/cpu/isa/elementwise.h"
 
-#include "kernels/cpu/isa/simd.h"
+#include "kernels/cpu/isa/simd_math.h"
 
 namespace troupe::kernels::cpu {
 

@@ -1,6 +1,6 @@
 #include "tests/unit/kernels/simd_probe.h"
 
-#include "kernels/cpu/isa/simd.h"
+#include "kernels/cpu/isa/simd_math.h"
 
 namespace troupe::kernels::cpu {
 namespace TROUPE_ISA {
