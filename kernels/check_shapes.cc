@@ -8,22 +8,6 @@ namespace {
 using device::Shape;
 using enum Holds;
 
-// Shape letters are those of the op headers.
-struct Heads {
-  std::int64_t q, kv, columns;  // columns: (H + 2G) D
-  std::int64_t size;            // D
-};
-
-Heads heads(ShapeChecker& c, const char* field, const Shape& qkv, int q_heads, int kv_heads) {
-  c.require(q_heads >= 1, "q_heads >= 1", q_heads);
-  c.require(kv_heads >= 1 && q_heads % kv_heads == 0, "kv_heads >= 1, a divisor of q_heads", kv_heads);
-  const std::int64_t all = q_heads + 2 * std::int64_t{kv_heads}, columns = qkv[-1];
-  TROUPE_CHECK(columns > 0 && columns % all == 0)
-      << field << " " << qkv.to_string() << ": the last dim must be a multiple of "
-      << "q_heads + 2 kv_heads = " << all;
-  return {q_heads, kv_heads, columns, columns / all};
-}
-
 Shape weight_shape(WeightLayout layout, std::int64_t out, std::int64_t in) {
   return layout == WeightLayout::kOutIn ? Shape{out, in} : Shape{in, out};
 }
@@ -58,115 +42,10 @@ void check_shapes(const MatmulWeightGradient& op, Types types) {
   c.may_write("dbias", op.dbias, kFloat32, {out});
 }
 
-void check_shapes(const RmsNorm& op, Types types) {
-  ShapeChecker c("RmsNorm", types);
-  const auto n = c.shape_of("x", op.x, 2)[0], channels = op.x.shape()[1];
-  c.reads("x", op.x, kModel, {n, channels});
-  c.writes("y", op.y, kModel, {n, channels});
-  c.reads("weight", op.weight, kModel, {channels});
-  c.writes("inverse_rms", op.inverse_rms, kFloat32, {n});
-  c.require(op.epsilon >= 0, "epsilon >= 0", op.epsilon);
-}
-
-void check_shapes(const RmsNormInputGradient& op, Types types) {
-  ShapeChecker c("RmsNormInputGradient", types);
-  const auto n = c.shape_of("x", op.x, 2)[0], channels = op.x.shape()[1];
-  c.reads("x", op.x, kModel, {n, channels});
-  c.writes("dx", op.dx, kModel, {n, channels});
-  c.reads("dy", op.dy, kModel, {n, channels});
-  c.reads("weight", op.weight, kModel, {channels});
-  c.reads("inverse_rms", op.inverse_rms, kFloat32, {n});
-  c.may_read("residual", op.residual, kModel, {n, channels});
-  c.may_alias("dx", "dy");
-  c.may_alias("dx", "residual");
-}
-
-void check_shapes(const RmsNormWeightGradient& op, Types types) {
-  ShapeChecker c("RmsNormWeightGradient", types);
-  const auto n = c.shape_of("x", op.x, 2)[0], channels = op.x.shape()[1];
-  c.reads("x", op.x, kModel, {n, channels});
-  c.reads("dy", op.dy, kModel, {n, channels});
-  c.reads("inverse_rms", op.inverse_rms, kFloat32, {n});
-  c.writes("dweight", op.dweight, kFloat32, {channels});
-}
-
-void check_shapes(const LayerNorm& op, Types types) {
-  ShapeChecker c("LayerNorm", types);
-  const auto n = c.shape_of("x", op.x, 2)[0], channels = op.x.shape()[1];
-  c.reads("x", op.x, kModel, {n, channels});
-  c.writes("y", op.y, kModel, {n, channels});
-  c.reads("weight", op.weight, kModel, {channels});
-  c.reads("bias", op.bias, kModel, {channels});
-  c.writes("mean", op.mean, kFloat32, {n});
-  c.writes("inverse_std", op.inverse_std, kFloat32, {n});
-  c.require(op.epsilon >= 0, "epsilon >= 0", op.epsilon);
-}
-
-void check_shapes(const LayerNormInputGradient& op, Types types) {
-  ShapeChecker c("LayerNormInputGradient", types);
-  const auto n = c.shape_of("x", op.x, 2)[0], channels = op.x.shape()[1];
-  c.reads("x", op.x, kModel, {n, channels});
-  c.writes("dx", op.dx, kModel, {n, channels});
-  c.reads("dy", op.dy, kModel, {n, channels});
-  c.reads("weight", op.weight, kModel, {channels});
-  c.reads("mean", op.mean, kFloat32, {n});
-  c.reads("inverse_std", op.inverse_std, kFloat32, {n});
-  c.may_read("residual", op.residual, kModel, {n, channels});
-  c.may_alias("dx", "dy");
-  c.may_alias("dx", "residual");
-}
-
-void check_shapes(const LayerNormWeightGradient& op, Types types) {
-  ShapeChecker c("LayerNormWeightGradient", types);
-  const auto n = c.shape_of("x", op.x, 2)[0], channels = op.x.shape()[1];
-  c.reads("x", op.x, kModel, {n, channels});
-  c.reads("dy", op.dy, kModel, {n, channels});
-  c.reads("mean", op.mean, kFloat32, {n});
-  c.reads("inverse_std", op.inverse_std, kFloat32, {n});
-  c.writes("dweight", op.dweight, kFloat32, {channels});
-  c.writes("dbias", op.dbias, kFloat32, {channels});
-}
-
-void check_shapes(const QkNorm& op, Types types) {
-  ShapeChecker c("QkNorm", types);
-  const auto n = c.shape_of("x", op.x, 2)[0];
-  const auto h = heads(c, "QkNorm: x", op.x.shape(), op.q_heads, op.kv_heads);
-  c.reads("x", op.x, kModel, {n, h.columns});
-  c.writes("y", op.y, kModel, {n, h.columns});
-  c.reads("q_weight", op.q_weight, kModel, {h.size});
-  c.reads("k_weight", op.k_weight, kModel, {h.size});
-  c.writes("inverse_rms", op.inverse_rms, kFloat32, {n, h.q + h.kv});
-  c.require(op.epsilon >= 0, "epsilon >= 0", op.epsilon);
-}
-
-void check_shapes(const QkNormInputGradient& op, Types types) {
-  ShapeChecker c("QkNormInputGradient", types);
-  const auto n = c.shape_of("x", op.x, 2)[0];
-  const auto h = heads(c, "QkNormInputGradient: x", op.x.shape(), op.q_heads, op.kv_heads);
-  c.reads("x", op.x, kModel, {n, h.columns});
-  c.writes("dx", op.dx, kModel, {n, h.columns});
-  c.reads("dy", op.dy, kModel, {n, h.columns});
-  c.reads("q_weight", op.q_weight, kModel, {h.size});
-  c.reads("k_weight", op.k_weight, kModel, {h.size});
-  c.reads("inverse_rms", op.inverse_rms, kFloat32, {n, h.q + h.kv});
-  c.may_alias("dx", "dy");
-}
-
-void check_shapes(const QkNormWeightGradient& op, Types types) {
-  ShapeChecker c("QkNormWeightGradient", types);
-  const auto n = c.shape_of("x", op.x, 2)[0];
-  const auto h = heads(c, "QkNormWeightGradient: x", op.x.shape(), op.q_heads, op.kv_heads);
-  c.reads("x", op.x, kModel, {n, h.columns});
-  c.reads("dy", op.dy, kModel, {n, h.columns});
-  c.reads("inverse_rms", op.inverse_rms, kFloat32, {n, h.q + h.kv});
-  c.writes("dq_weight", op.dq_weight, kFloat32, {h.size});
-  c.writes("dk_weight", op.dk_weight, kFloat32, {h.size});
-}
-
 void check_shapes(const Rope& op, Types types) {
   ShapeChecker c("Rope", types);
   const auto n = c.shape_of("qkv", op.qkv, 2)[0];
-  const auto h = heads(c, "Rope: qkv", op.qkv.shape(), op.q_heads, op.kv_heads);
+  const auto h = c.heads("qkv", op.qkv.shape(), op.q_heads, op.kv_heads);
   c.require(h.size % 2 == 0, "an even head size", static_cast<double>(h.size));
   c.writes("qkv", op.qkv, kModel, {n, h.columns});
   c.reads("positions", op.positions, kInt32, {n});
@@ -176,7 +55,7 @@ void check_shapes(const Rope& op, Types types) {
 void check_shapes(const Attention& op, Types types) {
   ShapeChecker c("Attention", types);
   const Shape qkv = c.shape_of("qkv", op.qkv, 3);
-  const auto h = heads(c, "Attention: qkv", qkv, op.q_heads, op.kv_heads);
+  const auto h = c.heads("qkv", qkv, op.q_heads, op.kv_heads);
   c.reads("qkv", op.qkv, kModel, qkv);
   c.writes("out", op.out, kModel, {qkv[0], qkv[1], h.q * h.size});
   c.writes("log_sum_exp", op.log_sum_exp, kFloat32, {qkv[0], h.q, qkv[1]});
@@ -186,7 +65,7 @@ void check_shapes(const Attention& op, Types types) {
 void check_shapes(const AttentionInputGradient& op, Types types) {
   ShapeChecker c("AttentionInputGradient", types);
   const Shape qkv = c.shape_of("qkv", op.qkv, 3);
-  const auto h = heads(c, "AttentionInputGradient: qkv", qkv, op.q_heads, op.kv_heads);
+  const auto h = c.heads("qkv", qkv, op.q_heads, op.kv_heads);
   c.reads("qkv", op.qkv, kModel, qkv);
   c.writes("dqkv", op.dqkv, kModel, qkv);
   c.reads("dout", op.dout, kModel, {qkv[0], qkv[1], h.q * h.size});

@@ -40,6 +40,16 @@ Shape ShapeChecker::shape_of(const char* field, ConstTensorView view, int dims) 
   return view.shape();
 }
 
+HeadRow ShapeChecker::heads(const char* field, const Shape& row, int q_heads, int kv_heads) {
+  require(q_heads >= 1, "q_heads >= 1", q_heads);
+  require(kv_heads >= 1 && q_heads % kv_heads == 0, "kv_heads >= 1, a divisor of q_heads", kv_heads);
+  const std::int64_t all = q_heads + 2 * std::int64_t{kv_heads}, columns = row[-1];
+  TROUPE_CHECK(columns > 0 && columns % all == 0)
+      << op_ << ": " << field << " is " << row.to_string()
+      << ", its last dim must be a multiple of q_heads + 2 kv_heads = " << all;
+  return {q_heads, kv_heads, columns, columns / all};
+}
+
 void ShapeChecker::reads(const char* field, ConstTensorView view, Holds holds, const Shape& expected) {
   add(field, view, holds, expected, false);
 }

@@ -21,6 +21,11 @@ enum class Holds {
   kInt32,
 };
 
+// A fused row [H q heads | G k heads | G v heads] of heads of size D.
+struct HeadRow {
+  std::int64_t q, kv, columns, size;  // H, G, (H + 2G) D, D
+};
+
 class ShapeChecker {
  public:
   ShapeChecker(const char* op, Types types) : op_(op), types_(types) {}
@@ -30,6 +35,8 @@ class ShapeChecker {
 
   // The shape of a required field that other shapes are derived from.
   device::Shape shape_of(const char* field, ConstTensorView view, int dims);
+
+  HeadRow heads(const char* field, const device::Shape& row, int q_heads, int kv_heads);
 
   void reads(const char* field, ConstTensorView view, Holds holds, const device::Shape& expected);
   void writes(const char* field, ConstTensorView view, Holds holds, const device::Shape& expected);

@@ -74,6 +74,7 @@ Generator::Generator(const ModelConfig& config, const kernels::Table& kernels, i
                                 {config.hidden, config.padded_vocabulary}}) {
     scratch = std::max(scratch, kernels.matmul_scratch_bytes(p.max_window, in, out, DType::kF32, threads));
   }
+  scratch = std::max(scratch, kernels.attention_scratch_bytes(p.max_window, config.head_dim, threads));
   device::CountingAllocator count;
   p.take(count);
   p.pool = std::make_unique<device::BufferPool>(count.total_bytes() + device::BufferPool::rounded(scratch));

@@ -20,7 +20,8 @@ void declare_job_and_device(ConfigSchema& schema, JobConfig& config) {
   schema.describe_section("device", "what computes");
   schema
       .add_choice("device.kind", &config.device.kind,
-                  {{"cpu", DeviceKind::kCpu}, {"cuda", DeviceKind::kCuda}}, "also --device")
+                  {{"cpu", DeviceKind::kCpu}, {"cuda", DeviceKind::kCuda}},
+                  "where operations run; also --device")
       .option("device")
       .known_as({"type", "gpu"});
   schema

@@ -85,6 +85,7 @@ std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels) {
   const auto product = [&](std::int64_t in, std::int64_t out) {
     scratch = std::max(scratch, kernels.matmul_scratch_bytes(g.rows(), in, out, g.compute, plan.threads));
   };
+  scratch = std::max(scratch, kernels.attention_scratch_bytes(g.seq_len, m.head_dim, plan.threads));
   product(m.hidden, m.qkv_width());
   product(m.attention_width(), m.hidden);
   product(m.hidden, m.up_width());

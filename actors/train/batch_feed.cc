@@ -65,6 +65,12 @@ bool BatchFeed::read(const BatchPlace& place, const actor::Ref& owner) {
   return true;
 }
 
+void BatchFeed::read_done() {
+  const auto first = std::find_if(pending_.begin(), pending_.end(), [](const Pending& pending) { return !pending.read; });
+  TROUPE_CHECK(first != pending_.end()) << "a read ended that was not started";
+  first->read = true;
+}
+
 BatchPlace BatchFeed::hand_over() {
   TROUPE_CHECK(has_read()) << "no batch was read";
   Pending pending = std::move(pending_.front());

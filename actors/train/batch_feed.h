@@ -44,8 +44,8 @@ class BatchFeed {
 
   // Starts reading `place` if every stage has a credit; false if not.
   bool read(const BatchPlace& place, const actor::Ref& owner);
-  // The oldest read has ended.
-  void read_done() { pending_.front().read = true; }
+  // One more read has ended; they end in the order in which they were started.
+  void read_done();
   // The oldest batch that was read is handed over; a bug if there is none.
   BatchPlace hand_over();
 

@@ -43,11 +43,11 @@ class Stage : public actor::Actor {
     device::Stream& stream;
     std::uint64_t seed = 0;
     // The blocks of this stage in order: embedding (first stage), layers, head (last stage).
-    std::vector<BlockTensorsOfStage> blocks;
-    device::ConstTensorView projection;      // last stage: [Vp, C]
-    device::TensorView projection_gradient;  // last stage
+    std::vector<BlockTensorsOfStage> blocks{};
+    device::ConstTensorView projection{};    // last stage: [Vp, C]
+    device::TensorView projection_gradient{};  // last stage
     // Who hears that a gradient is complete; for a tied embedding the last stage tells the embedding's shard too.
-    std::vector<actor::Ref> shards;
+    std::vector<actor::Ref> shards{};
   };
   explicit Stage(Setup setup);
   ~Stage() override;

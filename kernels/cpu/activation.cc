@@ -46,7 +46,9 @@ void gelu(Stream& stream, const Gelu& op) {
     const T* x = op.x.template data<T>();
     const auto loop = op.kind == GeluKind::kTanh ? gelu_tanh<kIsa, T> : gelu_exact<kIsa, T>;
     stream.enqueue([=](device::StreamContext& context) {
-      context.team.split(n, kPieceElements, [&](std::int64_t begin, std::int64_t end) { loop(y + begin, x + begin, end - begin); });
+      context.team.split(n, kPieceElements, [&](std::int64_t begin, std::int64_t end) {
+        loop(y + begin, x + begin, end - begin);
+      });
     });
   });
 }
@@ -59,9 +61,12 @@ void gelu_input_gradient(Stream& stream, const GeluInputGradient& op) {
     T* dx = op.dx.template data<T>();
     const T* dy = op.dy.template data<T>();
     const T* x = op.x.template data<T>();
-    const auto loop = op.kind == GeluKind::kTanh ? gelu_tanh_input_gradient<kIsa, T> : gelu_exact_input_gradient<kIsa, T>;
+    const auto loop =
+        op.kind == GeluKind::kTanh ? gelu_tanh_input_gradient<kIsa, T> : gelu_exact_input_gradient<kIsa, T>;
     stream.enqueue([=](device::StreamContext& context) {
-      context.team.split(n, kPieceElements, [&](std::int64_t begin, std::int64_t end) { loop(dx + begin, dy + begin, x + begin, end - begin); });
+      context.team.split(n, kPieceElements, [&](std::int64_t begin, std::int64_t end) {
+        loop(dx + begin, dy + begin, x + begin, end - begin);
+      });
     });
   });
 }
@@ -76,7 +81,8 @@ void dropout(Stream& stream, const Dropout& op) {
     const T* residual = optional<T>(op.residual);
     const std::int32_t* sample_ids = op.sample_ids.data<std::int32_t>();
     const RandomKey base = op.key;
-    const auto threshold = static_cast<std::uint32_t>(std::ceil(static_cast<double>(op.probability) * 0x1p32));
+    const auto threshold =
+        static_cast<std::uint32_t>(std::ceil(static_cast<double>(op.probability) * 0x1p32));
     const auto scale = static_cast<float>(1.0 / (1.0 - static_cast<double>(op.probability)));
     stream.enqueue([=](device::StreamContext& context) {
       context.team.split(n, rows_per_piece(c), [&](std::int64_t begin, std::int64_t end) {
@@ -86,9 +92,11 @@ void dropout(Stream& stream, const Dropout& op) {
           RandomKey key = base;
           key.sample = static_cast<std::int64_t>(static_cast<std::uint32_t>(sample_ids[sample]));
           const RandomStream random(key);
-          const DropoutStream words{{random.key()[0], random.key()[1]}, {random.counter_high()[0], random.counter_high()[1]}};
-          dropout_elements<kIsa, T>(y + row * c, x + row * c, residual ? residual + row * c : nullptr, (last - row) * c, words,
-                                    static_cast<std::uint64_t>(first * c), threshold, scale);
+          const DropoutStream words{{random.key()[0], random.key()[1]},
+                                    {random.counter_high()[0], random.counter_high()[1]}};
+          dropout_elements<kIsa, T>(y + row * c, x + row * c, residual ? residual + row * c : nullptr,
+                                    (last - row) * c, words, static_cast<std::uint64_t>(first * c), threshold,
+                                    scale);
           row = last;
         }
       });

@@ -67,11 +67,12 @@ StatusOr<Isa> choose_isa(const char* wanted, Isa widest) {
   for (const Isa isa : kAllIsas) {
     if (std::string(wanted) != name(isa)) continue;
     if (isa <= widest) return isa;
-    return absl::FailedPreconditionError(absl::StrCat("TROUPE_CPU_ISA=", wanted, ": this processor has no ", wanted, ", its widest is ",
-                                                      name(widest), "; unset it, or name that or less"));
+    return absl::FailedPreconditionError(absl::StrCat("TROUPE_CPU_ISA=", wanted, ": this processor has no ",
+                                                      wanted, ", its widest is ", name(widest),
+                                                      "; unset it, or name that or less"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("TROUPE_CPU_ISA=", wanted, ": unknown instruction set; ", kAllowed,
-                                                 ", or unset for the widest, here ", name(widest)));
+  return absl::InvalidArgumentError(absl::StrCat("TROUPE_CPU_ISA=", wanted, ": unknown instruction set; ",
+                                                 kAllowed, ", or unset for the widest, here ", name(widest)));
 }
 
 StatusOr<Isa> isa_from_environment() { return choose_isa(std::getenv("TROUPE_CPU_ISA"), widest_isa()); }

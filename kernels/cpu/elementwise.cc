@@ -10,9 +10,11 @@ namespace troupe::kernels::cpu {
 namespace {
 
 // Ids come from the corpus: one outside the table would read or write another tensor.
-void check_ids(const std::int32_t* ids, std::int64_t begin, std::int64_t end, std::int64_t limit, const char* what) {
+void check_ids(const std::int32_t* ids, std::int64_t begin, std::int64_t end, std::int64_t limit,
+               const char* what) {
   for (std::int64_t i = begin; i < end; ++i) {
-    TROUPE_CHECK(ids[i] >= 0 && ids[i] < limit) << what << " " << ids[i] << " at " << i << ", must be in [0, " << limit << ")";
+    TROUPE_CHECK(ids[i] >= 0 && ids[i] < limit)
+        << what << " " << ids[i] << " at " << i << ", must be in [0, " << limit << ")";
   }
 }
 
@@ -101,7 +103,8 @@ void embedding(Stream& stream, const Embedding& op) {
   check_shapes(op);
   by_type(op.y.type(), [&]<class T>() {
     const std::int64_t c = op.y.shape()[-1], n = op.y.elements() / c;
-    const std::int64_t vocabulary = op.weight.elements() / c, places = op.positions ? op.position_weight.elements() / c : 0;
+    const std::int64_t vocabulary = op.weight.elements() / c,
+                       places = op.positions ? op.position_weight.elements() / c : 0;
     T* y = op.y.template data<T>();
     const std::int32_t* tokens = op.tokens.data<std::int32_t>();
     const T* weight = op.weight.template data<T>();
@@ -129,7 +132,8 @@ void embedding_weight_gradient(Stream& stream, const EmbeddingWeightGradient& op
   check_shapes(op);
   by_type(op.dy.type(), [&]<class T>() {
     const std::int64_t c = op.dy.shape()[-1], n = op.dy.elements() / c;
-    const std::int64_t vocabulary = op.dweight.elements() / c, places = op.positions ? op.dposition_weight.elements() / c : 0;
+    const std::int64_t vocabulary = op.dweight.elements() / c,
+                       places = op.positions ? op.dposition_weight.elements() / c : 0;
     float* dweight = op.dweight.data<float>();
     const std::int32_t* tokens = op.tokens.data<std::int32_t>();
     const std::int32_t* positions = optional<std::int32_t>(op.positions);
@@ -142,7 +146,8 @@ void embedding_weight_gradient(Stream& stream, const EmbeddingWeightGradient& op
         for (std::int64_t row = 0; row < n; ++row) {
           const T* from = dy + row * c + begin;
           accumulate_elements<kIsa, T>(dweight + tokens[row] * c + begin, from, end - begin);
-          if (positions) accumulate_elements<kIsa, T>(dposition_weight + positions[row] * c + begin, from, end - begin);
+          if (positions)
+            accumulate_elements<kIsa, T>(dposition_weight + positions[row] * c + begin, from, end - begin);
         }
       });
     });
@@ -153,9 +158,11 @@ template <Isa kIsa>
 void rope(Stream& stream, const Rope& op) {
   check_shapes(op);
   by_type(op.qkv.type(), [&]<class T>() {
-    const std::int64_t width = op.qkv.shape()[-1], n = op.qkv.elements() / width, all = op.q_heads + 2 * op.kv_heads;
+    const std::int64_t width = op.qkv.shape()[-1], n = op.qkv.elements() / width,
+                       all = op.q_heads + 2 * op.kv_heads;
     const std::int64_t pairs = width / all / 2, heads = op.q_heads + op.kv_heads;
-    TROUPE_CHECK(pairs <= kMaxRopePairs) << "rope heads of " << 2 * pairs << ", at most " << 2 * kMaxRopePairs;
+    TROUPE_CHECK(pairs <= kMaxRopePairs)
+        << "rope heads of " << 2 * pairs << ", at most " << 2 * kMaxRopePairs;
     T* qkv = op.qkv.template data<T>();
     const std::int32_t* positions = op.positions.data<std::int32_t>();
     const float* inverse_frequency = op.inverse_frequency.data<float>();

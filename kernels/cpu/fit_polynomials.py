@@ -1,4 +1,4 @@
-"""Minimax polynomials of isa/simd.h: prints the coefficients, lowest power first, and the error each one reaches.
+"""Minimax polynomials of isa/simd_math.h: prints the coefficients, lowest power first, and the error each one reaches.
 
 Remez exchange in 50 digits (mpmath). Coefficients are rounded to fp32 one after another, lowest power first, and the rest is
 fitted again, so the printed error is that of the rounded polynomial evaluated exactly.

@@ -14,14 +14,18 @@ std::int64_t rows_of(const ConstTensorView& x) { return x.elements() / x.shape()
 template <class Rows, class Loop>
 void enqueue_rows(Stream& stream, const Rows& rows, std::int64_t n, std::int64_t row_elements, Loop loop) {
   stream.enqueue([rows, n, row_elements, loop](device::StreamContext& context) {
-    context.team.split(n, rows_per_piece(row_elements), [&](std::int64_t begin, std::int64_t end) { loop(rows, begin, end); });
+    context.team.split(n, rows_per_piece(row_elements),
+                       [&](std::int64_t begin, std::int64_t end) { loop(rows, begin, end); });
   });
 }
 
 template <class Rows, class Loop>
-void enqueue_columns(Stream& stream, const Rows& rows, std::int64_t n, std::int64_t channels, float* dweight, float* other, Loop loop) {
+void enqueue_columns(Stream& stream, const Rows& rows, std::int64_t n, std::int64_t channels, float* dweight,
+                     float* other, Loop loop) {
   stream.enqueue([=](device::StreamContext& context) {
-    context.team.split(channels, kColumnGrain, [&](std::int64_t begin, std::int64_t end) { loop(rows, n, dweight, other, begin, end); });
+    context.team.split(channels, kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
+      loop(rows, n, dweight, other, begin, end);
+    });
   });
 }
 
@@ -82,7 +86,8 @@ void rmsnorm_weight_gradient(Stream& stream, const RmsNormWeightGradient& op) {
     rows.x = op.x.template data<T>();
     rows.inverse = const_cast<float*>(op.inverse_rms.data<float>());
     rows.channels = c;
-    enqueue_columns(stream, rows, n, c, op.dweight.data<float>(), nullptr, norm_weight_gradient_columns<kIsa, T>);
+    enqueue_columns(stream, rows, n, c, op.dweight.data<float>(), nullptr,
+                    norm_weight_gradient_columns<kIsa, T>);
   });
 }
 
@@ -174,8 +179,8 @@ void qk_norm_weight_gradient(Stream& stream, const QkNormWeightGradient& op) {
     QkNormRows<T> rows = heads_of<T>(op);
     const std::int64_t d = rows.heads.channels;
     rows.heads.dy = op.dy.template data<T>();
-    enqueue_columns(stream, rows, n, d, op.dq_weight.data<float>(),
-                    op.dk_weight.data<float>(), qk_norm_weight_gradient_columns<kIsa, T>);
+    enqueue_columns(stream, rows, n, d, op.dq_weight.data<float>(), op.dk_weight.data<float>(),
+                    qk_norm_weight_gradient_columns<kIsa, T>);
   });
 }
 

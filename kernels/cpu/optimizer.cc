@@ -23,13 +23,18 @@ void adamw(Stream& stream, const AdamW& op) {
     elements.one_minus_beta1 = 1.0f - op.beta1;
     elements.beta2 = op.beta2;
     elements.one_minus_beta2 = 1.0f - op.beta2;
-    elements.decay = static_cast<float>(1.0 - static_cast<double>(op.learning_rate) * static_cast<double>(op.weight_decay));
-    elements.rate = static_cast<float>(static_cast<double>(op.learning_rate) / (1.0 - std::pow(static_cast<double>(op.beta1), steps)));
-    elements.inverse_correction2 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(op.beta2), steps)));
+    elements.decay = static_cast<float>(1.0 - static_cast<double>(op.learning_rate) *
+                                                  static_cast<double>(op.weight_decay));
+    elements.rate = static_cast<float>(static_cast<double>(op.learning_rate) /
+                                       (1.0 - std::pow(static_cast<double>(op.beta1), steps)));
+    elements.inverse_correction2 =
+        static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(op.beta2), steps)));
     elements.epsilon = op.epsilon;
     elements.clear_gradient = op.clear_gradient;
     stream.enqueue([=](device::StreamContext& context) {
-      context.team.split(n, kPieceElements, [&](std::int64_t begin, std::int64_t end) { adamw_elements<kIsa, T>(elements, begin, end); });
+      context.team.split(n, kPieceElements, [&](std::int64_t begin, std::int64_t end) {
+        adamw_elements<kIsa, T>(elements, begin, end);
+      });
     });
   });
 }

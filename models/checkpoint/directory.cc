@@ -89,7 +89,9 @@ Status publish(const Disk& disk, const std::string& out, StepId step) {
                                                    "move it away, or save into another folder"));
     }
     TROUPE_RETURN_IF_ERROR(exchanged);
-    return disk.remove_all(writing);  // now the older one
+    (void)disk.remove_all(
+        writing);  // now the older one; where it stays, it is a leftover, the save is done all the same
+    return ok();
   }
   TROUPE_RETURN_IF_ERROR(disk.remove_all(final));
   return disk.rename_durably(writing, final);

@@ -26,7 +26,7 @@ struct TensorSpec {
   std::string name;
   TensorKind kind = TensorKind::kParameter;
   ElementType type = ElementType::kF32;
-  Shape shape;
+  Shape shape{};
 };
 
 class CheckpointReader {

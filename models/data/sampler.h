@@ -4,7 +4,7 @@
 // epoch has its own order f(seed, epoch). So the whole state of reading data is one number, the samples
 // consumed: a cursor counted in samples, not in steps or micro-batches, global and not per rank.
 //
-// Threads: any; nothing changes. Errors: none at run time.
+// Threads: any; nothing changes. Errors: an id that does not exist is a bug (TROUPE_CHECK).
 // Invariants: ids after a resume are those of an uninterrupted run, CASES T01 T02 T03 (SamplerResume.*);
 // every epoch is
 //   complete and reshuffled, CASES T01 T08 (Sampler.EveryEpochIsCompleteAndReshuffled).
@@ -27,7 +27,7 @@ class Sampler {
 
   std::int64_t samples_per_epoch() const { return samples_per_epoch_; }
   std::int64_t epoch(SampleId sample) const { return sample.value / samples_per_epoch_; }
-  // In [0, samples_per_epoch()).
+  // In [0, samples_per_epoch()). Sequential ids end with the samples: one beyond is a bug.
   std::int64_t window(SampleId sample) const;
 
  private:

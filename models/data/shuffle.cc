@@ -18,7 +18,7 @@ std::uint64_t low_mask(int bits) { return (std::uint64_t{1} << bits) - 1; }
 
 Shuffle::Shuffle(std::int64_t size, std::uint64_t seed, std::int64_t epoch) : size_(size) {
   TROUPE_CHECK(size >= 1 && size <= kMaxSize) << "size " << size;
-  const int bits = std::bit_width(static_cast<std::uint64_t>(size - 1));
+  const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(size - 1)));
   high_bits_ = bits / 2;
   low_bits_ = bits - high_bits_;  // at most 31
   const RandomStream stream({.seed = seed, .sample = epoch, .layer = kLayerOfDataOrder});

@@ -26,8 +26,9 @@ class Shuffle {
   std::int64_t operator()(std::int64_t position) const;
 
  private:
-  // Eight half rounds: the least that passes Shuffle.IsUniform for sizes as small as 3.
-  static constexpr std::uint32_t kHalfRounds = 8;
+  // By chi-square over 100,000 epochs, sizes from 31 on are uniform with 6 half rounds, 9 to 17 with 10, and
+  // 5 to 7, whose halves are of 1 and 2 bits, with 16.
+  static constexpr std::uint32_t kHalfRounds = 16;
 
   std::uint32_t round(std::uint32_t half, std::uint32_t index) const;
 

@@ -82,7 +82,8 @@ void post_parcel(Cell& to, const Parcel& parcel, Lane lane, const Actor* from) {
     to.probe->sent(element->type().index);
     return;
   }
-  const Host* sender = from != nullptr ? from->cell_->host : nullptr;
+  // The sender's thread takes the receiver's turn into its own queue, unless the receiver belongs to another System.
+  const Host* sender = from != nullptr && from->cell_->core == to.core ? from->cell_->host : nullptr;
   to.host->enqueue(std::move(owned), sender != nullptr ? sender->running_on() : nullptr);
 }
 

@@ -51,12 +51,15 @@ void CafWorld::spawn(Cell& cell) {
 
 std::size_t CafWorld::runnable() const { return inside_->coordinator->jobs.size(); }
 
-void CafWorld::run(std::size_t which) {
+std::uint64_t CafWorld::run(std::size_t which) {
   auto& jobs = inside_->coordinator->jobs;
   TROUPE_CHECK(which < jobs.size());
   const auto at = jobs.begin() + static_cast<std::ptrdiff_t>(which);
+  const auto* runs = dynamic_cast<caf::abstract_actor*>(*at);
+  const std::uint64_t number = runs != nullptr ? runs->id() : 0;
   std::rotate(jobs.begin(), at, at + 1);  // the others keep their order
   inside_->coordinator->run_once();
+  return number;
 }
 
 std::int64_t CafWorld::next_timer_in_ns() const {

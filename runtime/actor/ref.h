@@ -15,7 +15,7 @@ namespace troupe::actor {
 class Actor;
 
 // Urgent is for control messages that must not wait behind data. Two lanes, each in order; the urgent one goes first, but
-// never starves the other.
+// with threads never starves the other (a turn takes six of one, then three of the other).
 enum class Lane { kNormal, kUrgent };
 
 namespace detail {

@@ -62,7 +62,7 @@ class CafWorld {
 
   // Deterministic only. Actors with something to do, in the order in which they became runnable.
   std::size_t runnable() const;
-  void run(std::size_t which);  // one message of that actor
+  std::uint64_t run(std::size_t which);  // one message of that actor; gives the actor's number, in the order of spawn
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   std::int64_t next_timer_in_ns() const;  // from now; kNever without timers
   void advance(std::int64_t by_ns);       // timers that are due put their messages into the mailboxes

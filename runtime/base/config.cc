@@ -272,13 +272,10 @@ ConfigOrigins ConfigSchema::origins() const {
 }
 
 std::string ConfigSchema::resolved() const {
-  std::vector<std::string> sections = {""};
-  for (const ConfigField& field : fields_) {
-    const std::string section = split_config_key(field.key_).first;
-    if (std::find(sections.begin(), sections.end(), section) == sections.end()) sections.push_back(section);
-  }
+  std::vector<std::string> order = sections();
+  order.insert(order.begin(), "");  // TOML: keys of no section come first
   std::string out;
-  for (const std::string& section : sections) {
+  for (const std::string& section : order) {
     if (!section.empty()) {
       const auto doc = section_docs_.find(section);
       absl::StrAppend(&out, out.empty() ? "" : "\n", "[", section, "]",

@@ -128,6 +128,7 @@ class ConfigSchema {
   ConfigField* find(const std::string& key);
   bool is_section(const std::string& key) const;
   const std::pair<const std::string, std::string>* refusal(const std::string& key) const;
+  std::vector<std::string> sections() const;  // in schema order
   std::string unknown_key(const std::string& key) const;
   std::string unknown_section(const std::string& section) const;
   void apply(ConfigField& field, const std::string& written_key, ConfigValue value,

@@ -69,6 +69,9 @@ std::string ConfigSchema::unknown_key(const std::string& key) const {
     }
     for (const std::string& name : names) {
       const auto [name_section, name_last] = split_config_key(name);
+      if (section.empty() && edit_distance(key, name) <= 1) {  // "trainingsteps": the dot is missing
+        return absl::StrCat("unknown key '", key, "'; did you mean '", field.key_, "'?");
+      }
       if (!is_near(last, name_last)) continue;
       const std::tuple<int, int> score{2 * edit_distance(last, name_last) + (section == name_section ? 0 : 1),
                                        edit_distance(section, name_section)};
@@ -82,19 +85,27 @@ std::string ConfigSchema::unknown_key(const std::string& key) const {
   if (nearest != nullptr) return absl::StrCat(message, "; did you mean '", nearest->key_, "'?");
   if (!siblings.empty())
     return absl::StrCat(message, "; [", section, "] has ", absl::StrJoin(siblings, ", "));
-  return unknown_section(section.empty() ? key : section);
+  if (section.empty()) {
+    return absl::StrCat(message, "; write SECTION.KEY, where the sections are ",
+                        absl::StrJoin(sections(), ", "));
+  }
+  return unknown_section(section);
+}
+
+std::vector<std::string> ConfigSchema::sections() const {
+  std::vector<std::string> out;
+  for (const ConfigField& field : fields_) {
+    const std::string own = split_config_key(field.key_).first;
+    if (!own.empty() && std::find(out.begin(), out.end(), own) == out.end()) out.push_back(own);
+  }
+  return out;
 }
 
 std::string ConfigSchema::unknown_section(const std::string& section) const {
-  std::vector<std::string> sections;
-  for (const ConfigField& field : fields_) {
-    const std::string own = split_config_key(field.key_).first;
-    if (!own.empty() && std::find(sections.begin(), sections.end(), own) == sections.end())
-      sections.push_back(own);
-  }
+  const std::vector<std::string> known = sections();
   const std::string* nearest = nullptr;
   int best = std::numeric_limits<int>::max();
-  for (const std::string& candidate : sections) {
+  for (const std::string& candidate : known) {
     const std::string last = split_config_key(candidate).second;
     const bool by_last = edit_distance(section, last) < edit_distance(section, candidate);
     const std::string& name = by_last ? last : candidate;
@@ -105,7 +116,7 @@ std::string ConfigSchema::unknown_section(const std::string& section) const {
   }
   std::string message = absl::StrCat("unknown section [", section, "]");
   if (nearest != nullptr) return absl::StrCat(message, "; did you mean [", *nearest, "]?");
-  return absl::StrCat(message, "; there are ", absl::StrJoin(sections, ", "));
+  return absl::StrCat(message, "; there are ", absl::StrJoin(known, ", "));
 }
 
 }  // namespace troupe

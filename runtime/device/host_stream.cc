@@ -55,12 +55,7 @@ Status HostStream::first_error() const {
 }
 
 void HostStream::synchronize() {
-  const Event event = record();
-  auto seen = progress_->completed.load(std::memory_order_acquire);
-  while (seen < event.sequence()) {
-    progress_->completed.wait(seen, std::memory_order_acquire);
-    seen = progress_->completed.load(std::memory_order_acquire);
-  }
+  progress_->wait_for(record().sequence());
 }
 
 void HostStream::serve() {
@@ -77,12 +72,7 @@ void HostStream::serve() {
     }
     if (entry.wait_for.recorded()) {
       const auto begin = clock_.now_ns();
-      const auto& other = *entry.wait_for.progress();
-      auto seen = other.completed.load(std::memory_order_acquire);
-      while (seen < entry.wait_for.sequence()) {
-        other.completed.wait(seen, std::memory_order_acquire);
-        seen = other.completed.load(std::memory_order_acquire);
-      }
+      entry.wait_for.progress()->wait_for(entry.wait_for.sequence());
       waited_ns_.fetch_add(clock_.now_ns() - begin, std::memory_order_relaxed);
     }
     if (entry.work && (entry.always || !failed)) {
@@ -95,10 +85,7 @@ void HostStream::serve() {
         error_ = std::move(status);
       }
     }
-    if (entry.completes) {
-      progress_->completed.store(entry.completes, std::memory_order_release);
-      progress_->completed.notify_all();
-    }
+    if (entry.completes) progress_->reach(entry.completes);
   }
 }
 

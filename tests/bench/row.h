@@ -1,4 +1,4 @@
-// One line of the benchmark's answer: a number with its definition (law 11).
+// One measured figure, with what it means: a number carries its definition (DESIGN law 11).
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 namespace troupe::bench {
 
 struct BenchRow {
-  std::string name;        // "kernels/rmsnorm bf16"
+  std::string name;
   double value = 0;
   std::string unit;
-  double bar = 0;          // what it should reach; 0 where there is none
-  double peer = 0;         // the same by another program in the same run; 0 where there is none
+  double bar = 0;   // what `value` has to reach; 0 for none
+  double peer = 0;  // the same figure of whom it is compared with, in the unit of the measurement behind it; 0 for none
   std::string definition;
 };
 

@@ -20,6 +20,7 @@ using Run = std::function<Status()>;
 Run add_train(CLI::App& app);
 Run add_plan(CLI::App& app);
 Run add_generate(CLI::App& app);
+Run add_report(CLI::App& app);
 Run add_data_prepare(CLI::App& app);
 Run add_data_inspect(CLI::App& app);
 Run add_checkpoint_inspect(CLI::App& app);

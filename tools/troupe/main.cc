@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   add(app, "train", "train a model as a config says", tool::add_train);
   add(app, "plan", "print placement, edges, credits, memory and cost of a config", tool::add_plan);
   add(app, "generate", "write text with a checkpoint's weights", tool::add_generate);
+  add(app, "report", "say what a run has come to", tool::add_report);
   auto& data = *app.add_subcommand("data", "prepare and inspect token corpora");
   data.require_subcommand(1);
   add(data, "prepare", "turn files or folders of text into a corpus", tool::add_data_prepare);

@@ -10,12 +10,14 @@
 #include "actors/train/training_job.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/log.h"
+#include "runtime/trace/text.h"
 #include "tools/troupe/commands.h"
 
 namespace troupe::tool {
 namespace {
 
-// Turns SIGINT and SIGTERM into a stop after the current step; a second one ends the process at once. The signals are blocked before any
+// Turns SIGINT and SIGTERM into a stop after the current step; a second one ends the process at once. SIGQUIT (Ctrl-\) prints what every
+// actor does and waits for, and the run goes on. The signals are blocked before any
 // other thread starts, so that only this one takes them.
 class SignalWatch {
  public:
@@ -23,6 +25,7 @@ class SignalWatch {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
+    sigaddset(&signals_, SIGQUIT);
     sigaddset(&signals_, SIGUSR1);  // ours: the watch itself is to end
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   }
@@ -35,6 +38,10 @@ class SignalWatch {
     thread_ = std::thread([this, &job] {
       int asked = 0, signal = 0;
       while (sigwait(&signals_, &signal) == 0 && signal != SIGUSR1) {
+        if (signal == SIGQUIT) {
+          std::fputs(trace::to_text(job.system().probes().snapshot()).c_str(), stderr);
+          continue;
+        }
         if (++asked > 1) _exit(128 + signal);
         job.request_stop(absl::StrCat("signal ", signal == SIGINT ? "SIGINT" : "SIGTERM"));
       }

@@ -12,7 +12,8 @@ template <Isa, class T>
 void swiglu_rows(T* y, const T* gate_up, std::int64_t inner, std::int64_t begin, std::int64_t end);
 // dgate_up may be gate_up.
 template <Isa, class T>
-void swiglu_input_gradient_rows(T* dgate_up, const T* dy, const T* gate_up, std::int64_t inner, std::int64_t begin, std::int64_t end);
+void swiglu_input_gradient_rows(T* dgate_up, const T* dy, const T* gate_up, std::int64_t inner,
+                                std::int64_t begin, std::int64_t end);
 
 // Elements [0, n).
 template <Isa, class T>
@@ -29,9 +30,10 @@ struct DropoutStream {
   std::uint32_t key[2];
   std::uint32_t counter_high[2];
 };
-// y = word >= threshold ? x * scale : 0, + residual where not null, for elements [0, n) that draw words first_word ...
+// y = word >= threshold ? x * scale : 0, + residual where not null, for elements [0, n) that draw words
+// first_word ...
 template <Isa, class T>
-void dropout_elements(T* y, const T* x, const T* residual, std::int64_t n, const DropoutStream& stream, std::uint64_t first_word,
-                      std::uint32_t threshold, float scale);
+void dropout_elements(T* y, const T* x, const T* residual, std::int64_t n, const DropoutStream& stream,
+                      std::uint64_t first_word, std::uint32_t threshold, float scale);
 
 }  // namespace troupe::kernels::cpu

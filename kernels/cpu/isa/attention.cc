@@ -3,6 +3,7 @@
 // the document is skipped by register tile.
 #include "kernels/cpu/isa/attention.h"
 
+#include "kernels/cpu/isa/simd_math.h"
 #include "kernels/cpu/isa/tile.h"
 
 namespace troupe::kernels::cpu {

@@ -1,7 +1,7 @@
 // A row of logits (200 KB at 50304) is read from memory once; the later passes find it in the second-level cache.
 #include "kernels/cpu/isa/cross_entropy.h"
 
-#include "kernels/cpu/isa/simd.h"
+#include "kernels/cpu/isa/simd_math.h"
 
 namespace troupe::kernels::cpu {
 namespace TROUPE_ISA {

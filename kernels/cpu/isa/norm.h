@@ -1,4 +1,5 @@
-// The row loops of the norms, on plain pointers. Compiled once per instruction set (norm.cc); called by kernels/cpu/norm.cc.
+// The row loops of the norms, on plain pointers. Compiled once per instruction set (norm.cc); called by
+// kernels/cpu/norm.cc.
 #pragma once
 
 #include <cstdint>
@@ -32,19 +33,21 @@ void layernorm_rows(const NormRows<T>& rows, std::int64_t begin, std::int64_t en
 template <Isa, class T>
 void layernorm_input_gradient_rows(const NormRows<T>& rows, std::int64_t begin, std::int64_t end);
 
-// dweight (and dbias where not null) of channels [begin, end), over all rows in order: chunks of kNormRowChunk rows are summed
-// apart and added one after another. So the bits do not depend on how channels are shared out.
+// dweight (and dbias where not null) of channels [begin, end), over all rows in order: chunks of
+// kNormRowChunk rows are summed apart and added one after another. So the bits do not depend on how channels
+// are shared out.
 inline constexpr std::int64_t kNormRowChunk = 64;
 template <Isa, class T>
-void norm_weight_gradient_columns(const NormRows<T>& rows, std::int64_t row_count, float* dweight, float* dbias, std::int64_t begin,
-                                  std::int64_t end);
+void norm_weight_gradient_columns(const NormRows<T>& rows, std::int64_t row_count, float* dweight,
+                                  float* dbias, std::int64_t begin, std::int64_t end);
 
-// The same over the heads of fused rows [q | k | v]. `out`, `x`, `dy` are [N, (H + 2G) D], `inverse` is [N, H + G].
+// The same over the heads of fused rows [q | k | v]. `out`, `x`, `dy` are [N, (H + 2G) D], `inverse` is [N, H
+// + G].
 template <class T>
 struct QkNormRows {
-  NormRows<T> heads;              // channels is D; weight stays null
-  const T* q_weight = nullptr;    // [D]
-  const T* k_weight = nullptr;    // [D]
+  NormRows<T> heads;            // channels is D; weight stays null
+  const T* q_weight = nullptr;  // [D]
+  const T* k_weight = nullptr;  // [D]
   std::int64_t q_heads = 0, kv_heads = 0;
 };
 
@@ -53,7 +56,7 @@ void qk_norm_rows(const QkNormRows<T>& rows, std::int64_t begin, std::int64_t en
 template <Isa, class T>
 void qk_norm_input_gradient_rows(const QkNormRows<T>& rows, std::int64_t begin, std::int64_t end);
 template <Isa, class T>
-void qk_norm_weight_gradient_columns(const QkNormRows<T>& rows, std::int64_t row_count, float* dq_weight, float* dk_weight,
-                                     std::int64_t begin, std::int64_t end);
+void qk_norm_weight_gradient_columns(const QkNormRows<T>& rows, std::int64_t row_count, float* dq_weight,
+                                     float* dk_weight, std::int64_t begin, std::int64_t end);
 
 }  // namespace troupe::kernels::cpu

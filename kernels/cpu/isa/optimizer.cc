@@ -1,5 +1,5 @@
-// AdamW is one pass over everything it touches: 32 bytes of fp32 state read and written and the weight per element, with the
-// cast to the weight and the clearing of the gradient in it.
+// AdamW is one pass over everything it touches: 32 bytes of fp32 state read and written and the weight per
+// element, with the cast to the weight and the clearing of the gradient in it.
 #include "kernels/cpu/isa/optimizer.h"
 
 #include "kernels/cpu/isa/simd.h"
@@ -43,25 +43,30 @@ using namespace TROUPE_ISA;
 
 template <Isa, class T>
 void adamw_elements(const AdamWElements<T>& e, std::int64_t begin, std::int64_t end) {
-  blocks(end - begin, [&](std::int64_t offset, auto lanes) __attribute__((always_inline)) {
-    const std::int64_t i = begin + offset;
-    const F32 g = load(e.gradient + i, lanes) * e.gradient_scale;
-    const F32 m = fma(load(e.m + i, lanes), e.beta1, g * e.one_minus_beta1);
-    const F32 v = fma(load(e.v + i, lanes), e.beta2, g * g * e.one_minus_beta2);
-    const F32 size = sqrt(v * e.inverse_correction2) + e.epsilon;
-    const F32 master = fma(load(e.master + i, lanes), e.decay, -(m * e.rate / size));
-    store(e.m + i, m, lanes);
-    store(e.v + i, v, lanes);
-    store(e.master + i, master, lanes);
-    if (e.clear_gradient) store(e.gradient + i, F32{}, lanes);
-    if (static_cast<const void*>(e.weight) != e.master) store(e.weight + i, master, lanes);
-  });
+  blocks(
+      end - begin, [&](std::int64_t offset, auto lanes) __attribute__((always_inline)) {
+        const std::int64_t i = begin + offset;
+        const F32 g = load(e.gradient + i, lanes) * e.gradient_scale;
+        const F32 m = fma(load(e.m + i, lanes), e.beta1, g * e.one_minus_beta1);
+        const F32 v = fma(load(e.v + i, lanes), e.beta2, g * g * e.one_minus_beta2);
+        const F32 size = sqrt(v * e.inverse_correction2) + e.epsilon;
+        const F32 master = fma(load(e.master + i, lanes), e.decay, -(m * e.rate / size));
+        store(e.m + i, m, lanes);
+        store(e.v + i, v, lanes);
+        store(e.master + i, master, lanes);
+        if (e.clear_gradient) store(e.gradient + i, F32{}, lanes);
+        if (static_cast<const void*>(e.weight) != e.master) store(e.weight + i, master, lanes);
+      });
 }
 
 template <Isa>
-double sum_of_squares(const float* x, std::int64_t n) { return sum_lanes<true>(x, n); }
+double sum_of_squares(const float* x, std::int64_t n) {
+  return sum_lanes<true>(x, n);
+}
 template <Isa>
-double sum_in_double(const float* x, std::int64_t n) { return sum_lanes<false>(x, n); }
+double sum_in_double(const float* x, std::int64_t n) {
+  return sum_lanes<false>(x, n);
+}
 
 template void adamw_elements<kIsa, float>(const AdamWElements<float>&, std::int64_t, std::int64_t);
 template void adamw_elements<kIsa, bfloat16>(const AdamWElements<bfloat16>&, std::int64_t, std::int64_t);

@@ -34,11 +34,10 @@ struct Field {
   Shape shape;
   Holds holds = Holds::kModel;
   Role role = Role::kInput;
-  Generator fill{};              // not for outputs
-  std::string in_place_of{};     // an output that shares this input's memory; "" for its own
-  std::optional<DType> fixed{};  // this type in every run
-  bool same_in_reference =
-      false;  // keeps its type in the reference too, where its rounding is part of the definition
+  Generator fill{};                // not for outputs
+  std::string in_place_of{};       // an output that shares this input's memory; "" for its own
+  std::optional<DType> fixed{};    // this type in every run
+  bool same_in_reference = false;  // keeps its type in the reference: its rounding is part of the definition
   std::optional<Tolerance> tolerance{};  // the case's where absent
   bool derived = false;                  // an input that Case::prepare computes
 };
@@ -67,8 +66,8 @@ struct Case {
   std::optional<DType> only{};             // runs for this model type only
   bool exact = false;                      // equal to the reference rounded once, bit for bit
   bool same_bits_for_any_threads = false;  // where the op's header promises it
-  std::function<std::int64_t(const Table&, DType, int threads)>
-      scratch_bytes{};  // what the op says it needs; 0 where absent
+  // What the op says it needs; where absent, the floor that Bench gives.
+  std::function<std::int64_t(const Table&, DType, int threads)> scratch_bytes{};
   std::vector<Field> fields{};
 
   // Chained: c.input("x", {n, i}).output("y", {n, o}).

@@ -121,7 +121,8 @@ std::vector<Case> norm_cases() {
     cases.push_back(rms_input_gradient(n, channels, false, ""));
     cases.push_back(rms_weight_gradient(n, channels));
     cases.push_back(layer_forward(n, channels, normal(2, 0.5)));
-    cases.push_back(layer_input_gradient(n, channels, false, ""));
+    // of two channels the true gradient is zero but for epsilon: rounding is all there would be to compare
+    if (channels > 2) cases.push_back(layer_input_gradient(n, channels, false, ""));
     cases.push_back(layer_weight_gradient(n, channels));
   }
   for (const char* in_place_of : {"", "dy", "residual"}) {

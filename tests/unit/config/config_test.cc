@@ -86,6 +86,11 @@ TEST(Config, RefusesAnUnknownKeyAndNamesTheNearest) {
   // nothing near: what there is
   EXPECT_EQ(World().parse("[training]\nxyzzy = 5"),
             "a.toml:2: unknown key 'training.xyzzy'; [training] has steps, seq_len");
+  EXPECT_EQ(World().parse("zz = 5"),
+            "a.toml:1: unknown key 'zz'; write SECTION.KEY, where the sections are training, checkpoint, "
+            "optimizer, job, "
+            "model, data");
+  EXPECT_THAT(World().parse("trainingsteps = 5"), HasSubstr("did you mean 'training.steps'?"));
   EXPECT_THAT(World().parse("\"training.steps\" = 5"), HasSubstr("unknown"));
 }
 
@@ -123,8 +128,7 @@ TEST(Config, RefusesAValueOutOfRangeAndSaysWhatIsAllowed) {
   EXPECT_THAT(World().parse("optimizer.lr = nan"), HasSubstr("must be finite"));
   EXPECT_THAT(World().parse("optimizer.lr = inf"), HasSubstr("must be finite"));
   EXPECT_THAT(World().parse("job.color = \"green\""), HasSubstr("must be one of red | blue"));
-  EXPECT_THAT(World().parse("model.heads = 3000000000"),
-              HasSubstr("allowed 1 .. 2147483647"));
+  EXPECT_THAT(World().parse("model.heads = 3000000000"), HasSubstr("allowed 1 .. 2147483647"));
   EXPECT_THAT(World().parse("data.sizes = [4, 0]"), HasSubstr("out of range"));
   EXPECT_EQ(World().parse("optimizer.lr = 0"), "");
 }

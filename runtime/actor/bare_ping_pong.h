@@ -1,0 +1,10 @@
+// The peer of tests/bench/messages: ping-pong in plain CAF, with nothing of ours. Here because CAF is included here only; a
+// library of its own that no program links but the benchmark.
+#pragma once
+
+namespace troupe::actor {
+
+// Messages per second of two actors that send one integer to and fro, policy sharing.
+double bare_ping_pong_per_s(int messages, int threads);
+
+}  // namespace troupe::actor

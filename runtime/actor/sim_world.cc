@@ -1,0 +1,105 @@
+#include "runtime/actor/sim_world.h"
+
+#include "absl/strings/str_cat.h"
+#include "runtime/actor/system_core.h"
+#include "runtime/base/rng.h"
+
+namespace troupe::actor {
+
+SimWorld::SimWorld(std::uint64_t seed, int systems, System::Options options) : seed_(seed) {
+  options.deterministic = true;
+  options.clock = &clock_;
+  for (int i = 0; i < systems; ++i) systems_.push_back(std::make_unique<System>(options));
+}
+
+SimWorld::~SimWorld() = default;
+
+device::SimStream& SimWorld::add_stream(std::string name, device::SimStream::Cost cost, device::Buffer scratch) {
+  auto& stream = streams_.emplace_back(std::move(name), clock_, std::move(cost), std::move(scratch));
+  runnables_.push_back(&stream);
+  return stream;
+}
+
+void SimWorld::start() {
+  for (auto& system : systems_) system->start();
+}
+
+std::uint64_t SimWorld::random() {
+  const std::uint64_t n = drawn_++;
+  const auto words = philox({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0x51u, 0},
+                            {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
+  return std::uint64_t{words[0]} << 32 | words[1];
+}
+
+void SimWorld::note(std::uint64_t what) {
+  order_ = (order_ ^ what) * 0x100000001b3u;  // FNV-1a, a word at a time
+}
+
+bool SimWorld::step() {
+  const std::int64_t now = clock_.now_ns();
+  std::size_t choices = 0;
+  std::int64_t next_ns = device::SimRunnable::kNever;
+  for (auto& system : systems_) {
+    if (system->core_->started) choices += system->core_->caf->runnable();
+  }
+  std::vector<device::SimRunnable*> due;
+  for (device::SimRunnable* runnable : runnables_) {
+    const std::int64_t at = runnable->ready_at_ns();
+    if (at <= now) {
+      due.push_back(runnable);
+    } else {
+      next_ns = std::min(next_ns, at);
+    }
+  }
+  choices += due.size();
+
+  if (choices == 0) {  // let time pass
+    for (auto& system : systems_) {
+      if (!system->core_->started) continue;
+      const std::int64_t in = system->core_->caf->next_timer_in_ns();
+      if (in != detail::CafWorld::kNever) next_ns = std::min(next_ns, now + in);
+    }
+    if (next_ns == device::SimRunnable::kNever) return false;
+    clock_.advance(next_ns - now);
+    for (auto& system : systems_) {
+      if (system->core_->started) system->core_->caf->advance(next_ns - now);
+    }
+    note(static_cast<std::uint64_t>(next_ns));
+  } else {
+    auto choice = static_cast<std::size_t>(random() % choices);
+    bool chosen = false;
+    for (std::size_t i = 0; i < systems_.size() && !chosen; ++i) {
+      auto& core = *systems_[i]->core_;
+      if (!core.started) continue;
+      const std::size_t here = core.caf->runnable();
+      if (choice < here) {
+        note(core.caf->run(choice) << 8 | i);
+        chosen = true;
+      } else {
+        choice -= here;
+      }
+    }
+    if (!chosen) {
+      due[choice]->step();
+      note(choice << 8 | 0xff);
+    }
+  }
+  ++events_;
+  for (const auto& check : checks_) check();
+  return true;
+}
+
+Status SimWorld::run(std::int64_t max_events, const std::function<bool()>& done) {
+  const std::int64_t end = events_ + max_events;
+  while (!(done && done()) && events_ < end && step()) {
+  }
+  for (auto& system : systems_) {
+    if (Status status = system->outcome(); !status.ok()) return status;
+  }
+  if (events_ >= end) {
+    return Status(absl::StatusCode::kDeadlineExceeded, absl::StrCat("seed ", seed_, ": not done after ", max_events, " events"));
+  }
+  return ok();
+}
+
+}  // namespace troupe::actor

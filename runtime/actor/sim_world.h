@@ -1,0 +1,69 @@
+// The deterministic world: real actors of one or several Systems, simulated streams, one virtual clock, one seed.
+//
+// At each event the seed chooses who goes next among the actors with messages and the streams with something due; an actor then
+// handles one message, a stream runs one entry. When nobody can go, time moves to the next timer or end of work. The same seed
+// gives the same interleaving, so a failure is reproduced by its number. No threads, no clock of the machine.
+//
+// Threads: one. Owns: its Systems and streams. Invariants: SimWorld.TheSameSeedIsTheSameOrder, SimWorld.AnotherSeedIsAnotherOrder.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/actor/system.h"
+#include "runtime/base/clock.h"
+#include "runtime/device/sim_stream.h"
+
+namespace troupe::actor {
+
+class SimWorld {
+ public:
+  // `options` of each System; what concerns threads and clocks is set here.
+  explicit SimWorld(std::uint64_t seed, int systems = 1, System::Options options = {});
+  ~SimWorld();
+  SimWorld(const SimWorld&) = delete;
+  SimWorld& operator=(const SimWorld&) = delete;
+
+  System& system(int index = 0) { return *systems_.at(static_cast<std::size_t>(index)); }
+  int systems() const { return static_cast<int>(systems_.size()); }
+  device::SimStream& add_stream(std::string name, device::SimStream::Cost cost = {}, device::Buffer scratch = {});
+  // Outlives the world's last step; a simulated transport, say.
+  void add(device::SimRunnable& runnable) { runnables_.push_back(&runnable); }
+  // Called after every event; checks invariants.
+  void after_each_event(std::function<void()> check) { checks_.push_back(std::move(check)); }
+  void start();  // of all Systems
+
+  // One event. False when nothing can happen any more: no message, no work due, no timer.
+  bool step();
+  // Until nothing can happen, or `done` holds, or `max_events` have passed. What System::outcome says of the first System that
+  // failed; kDeadlineExceeded if it ran out of events (the world is then still whole).
+  Status run(std::int64_t max_events = 10'000'000, const std::function<bool()>& done = {});
+  // run() to the end, for who asks System::outcome later.
+  void settle() { (void)run(); }
+
+  const VirtualClock& clock() const { return clock_; }
+  std::uint64_t seed() const { return seed_; }
+  std::int64_t events() const { return events_; }
+  // A fingerprint of who went when, in what order and at which times.
+  std::uint64_t order() const { return order_; }
+
+ private:
+  std::uint64_t random();
+  void note(std::uint64_t what);
+
+  const std::uint64_t seed_;
+  std::uint64_t drawn_ = 0;
+  VirtualClock clock_;
+  std::deque<device::SimStream> streams_;  // before the Systems: their actors hold streams
+  std::vector<std::unique_ptr<System>> systems_;
+  std::vector<device::SimRunnable*> runnables_;
+  std::vector<std::function<void()>> checks_;
+  std::int64_t events_ = 0;
+  std::uint64_t order_ = 0xcbf29ce484222325u;
+};
+
+}  // namespace troupe::actor
