@@ -1,6 +1,7 @@
 #include "actors/train/ledger.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/train/lr_schedule.h"
@@ -144,7 +145,7 @@ void Ledger::after_close() {
     show_state();
     return;
   }
-  if (setup_.save && saved_step_ != state_.step.value && last_save_.ok()) {
+  if (setup_.save && saved_step_ != state_.step.value) {
     start_save();
     return;
   }
@@ -167,8 +168,13 @@ void Ledger::start_save() {
   save_put_off_ = false;
   saving_ = true;
   saved_step_ = state_.step.value;
-  send(writer_, SaveRequested{state_});
   for (const auto& shard : shards_) send(shard, SnapshotRequested{state_.step});
+  // Written only after the step was reported, or a kill right after the save would leave a run whose metrics lack that step for good.
+  if (evaluating_) {
+    unwritten_ = state_;
+  } else {
+    send(writer_, SaveRequested{state_});
+  }
 }
 
 void Ledger::saved(SaveDone message) {
@@ -187,6 +193,7 @@ void Ledger::evaluated(EvaluationMeasured message) {
   unreported_->validation_loss = message.total.loss / std::max(1.0, message.total.tokens);
   report(*unreported_);
   unreported_.reset();
+  if (unwritten_) send(writer_, SaveRequested{*std::exchange(unwritten_, std::nullopt)});
   if (open_) {
     decide_if_known();
   } else {

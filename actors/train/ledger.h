@@ -5,7 +5,7 @@
 // One save is in flight at a time: one that falls due meanwhile is put off to the first step that closes after SaveDone, and said.
 // Fails: when too many steps in a row were skipped; when the last save failed (the others are reported and the run goes on).
 // Invariants: no step closes twice, none is opened before the one before is closed (Ledger.ClosesEachStepOnce); norm and loss are folded
-//        in block and micro-batch order.
+//        in block and micro-batch order; what is saved was reported (Kill.TheRunThatGoesOnIsBitwiseTheUndisturbedOne).
 #pragma once
 
 #include <optional>
@@ -65,6 +65,7 @@ class Ledger : public actor::Actor {
   std::optional<StepReport> unreported_;       // closed, its evaluation is still going on
   bool evaluating_ = false;
   bool saving_ = false, save_put_off_ = false;
+  std::optional<RunState> unwritten_;          // its snapshot is asked for; the writer hears of it once the step is reported
   std::int64_t saved_step_ = -1;
   std::int64_t waited_ns_ = 0;
   bool stopping_ = false, finished_ = false;

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ class TrainingJob {
 
   // Until the last step, a stop, or a failure.
   Status run();
+  // From any thread, at any time; before run() the run ends after its first step.
   void request_stop(const std::string& reason);
 
   StepId resumed_at() const { return start_.step; }
@@ -88,6 +90,10 @@ class TrainingJob {
   std::unique_ptr<actor::System> system_;
   std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_;
   actor::Ref ledger_;
+
+  std::mutex stop_mutex_;                    // guards what follows: a signal may come before run()
+  bool started_ = false;
+  std::optional<std::string> stop_reason_;
 };
 
 }  // namespace troupe::actors

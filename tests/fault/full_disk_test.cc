@@ -12,7 +12,7 @@
 namespace troupe::test {
 namespace {
 
-const std::vector<std::string> kSettings{"--training.steps=8", "--checkpoint.interval=2", "--checkpoint.keep_latest_k=1"};
+const std::vector<std::string> kSettings{"--training.steps=8", "--checkpoint.interval=2", "--checkpoint.keep_latest_k=1", "--device.threads=1"};
 
 // A file system of a few bytes mounted as OUT/checkpoints, so that the saves meet its end and metrics.jsonl does not.
 class SmallDisk {

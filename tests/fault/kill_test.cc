@@ -13,7 +13,7 @@ namespace troupe::test {
 namespace {
 
 constexpr int kSteps = 12;
-const std::vector<std::string> kSettings{"--training.steps=12", "--training.global_batch=16", "--checkpoint.interval=2",
+const std::vector<std::string> kSettings{"--training.steps=12", "--training.global_batch=16", "--checkpoint.interval=2", "--device.threads=1",
                                          "--checkpoint.keep_latest_k=2", "--validation.interval=4", "--validation.steps=3"};
 
 // Waits until `process` has written the line of step `step`, then for a share of a step's time. False if it ended before.
@@ -64,7 +64,7 @@ TEST(Kill, TheRunThatGoesOnIsBitwiseTheUndisturbedOne) {
       EXPECT_TRUE(whole_checkpoint.ok()) << std::string(whole_checkpoint.message());
     }
     const Ended again = run_tool(run.train(name, kSettings), run.folder());
-    ASSERT_EQ(again.exit_code, 0) << again.err;
+    ASSERT_EQ(again.exit_code, 0) << "signal " << again.signal << ": " << again.err;
     EXPECT_EQ(steps_of(output), expected) << again.err;
     EXPECT_FALSE(save_under_way(output)) << "what the killed save left is still there";
     std::filesystem::remove_all(output);
@@ -78,7 +78,8 @@ TEST(Kill, TheRunThatGoesOnIsBitwiseTheUndisturbedOne) {
 
 TEST(Kill, ARunKilledAgainAndAgainComesToTheSameEnd) {
   const TinyRun run;
-  ASSERT_EQ(run_tool(run.train("whole", kSettings), run.folder()).exit_code, 0);
+  const Ended whole = run_tool(run.train("whole", kSettings), run.folder());
+  ASSERT_EQ(whole.exit_code, 0) << "signal " << whole.signal << ": " << whole.err;
   for (int step = 3; step < kSteps; step += 3) {
     ToolProcess process(run.train("again", kSettings), run.folder());
     ASSERT_TRUE(reach(process, run.output("again"), step, std::chrono::microseconds(500))) << process.err();

@@ -9,7 +9,8 @@
 namespace troupe::test {
 namespace {
 
-const std::vector<std::string> kSettings{"--training.steps=12", "--training.global_batch=16", "--checkpoint.interval=0"};
+const std::vector<std::string> kSettings{"--training.steps=12", "--training.global_batch=16", "--checkpoint.interval=0",
+                                         "--device.threads=1"};
 
 class Signal : public testing::TestWithParam<int> {};
 
