@@ -9,10 +9,6 @@
 #include "runtime/actor/supervisor.h"
 #include "runtime/actor/tsan.h"
 
-#if defined(__SANITIZE_THREAD__)
-extern "C" const char* __tsan_default_options() { return "ignore_noninstrumented_modules=1"; }
-#endif
-
 namespace troupe::actor::detail {
 namespace {
 

@@ -30,9 +30,15 @@ void HostStream::push(Entry entry) {
 void HostStream::enqueue(Work work) { push({.work = std::move(work), .wait_for = {}}); }
 
 Event HostStream::record() {
-  Event event(progress_, ++recorded_);
-  push({.work = {}, .wait_for = {}, .completes = recorded_, .always = true});
-  return event;
+  std::uint64_t sequence = 0;
+  {
+    std::lock_guard lock(mutex_);
+    TROUPE_CHECK(queue_.size() < kCapacity) << "stream " << name_ << " is over-full";
+    sequence = ++recorded_;
+    queue_.push_back({.work = {}, .wait_for = {}, .completes = sequence, .always = true});
+  }
+  filled_.notify_one();
+  return Event(progress_, sequence);
 }
 
 void HostStream::wait(const Event& event) {
@@ -49,12 +55,7 @@ Status HostStream::first_error() const {
 }
 
 void HostStream::synchronize() {
-  const Event event = record();
-  auto seen = progress_->completed.load(std::memory_order_acquire);
-  while (seen < event.sequence()) {
-    progress_->completed.wait(seen, std::memory_order_acquire);
-    seen = progress_->completed.load(std::memory_order_acquire);
-  }
+  progress_->wait_for(record().sequence());
 }
 
 void HostStream::serve() {
@@ -70,12 +71,9 @@ void HostStream::serve() {
       queue_.pop_front();
     }
     if (entry.wait_for.recorded()) {
-      const auto& other = *entry.wait_for.progress();
-      auto seen = other.completed.load(std::memory_order_acquire);
-      while (seen < entry.wait_for.sequence()) {
-        other.completed.wait(seen, std::memory_order_acquire);
-        seen = other.completed.load(std::memory_order_acquire);
-      }
+      const auto begin = clock_.now_ns();
+      entry.wait_for.progress()->wait_for(entry.wait_for.sequence());
+      waited_ns_.fetch_add(clock_.now_ns() - begin, std::memory_order_relaxed);
     }
     if (entry.work && (entry.always || !failed)) {
       const auto begin = clock_.now_ns();
@@ -87,10 +85,7 @@ void HostStream::serve() {
         error_ = std::move(status);
       }
     }
-    if (entry.completes) {
-      progress_->completed.store(entry.completes, std::memory_order_release);
-      progress_->completed.notify_all();
-    }
+    if (entry.completes) progress_->reach(entry.completes);
   }
 }
 

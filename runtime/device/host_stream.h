@@ -1,5 +1,6 @@
 // The host twin of a stream: one thread, one queue in order, one team of compute threads, first error kept.
 //
+// Threads: any may enqueue; the order between threads is theirs to care for.
 // Owns: its thread, team and scratch. The destructor drains the queue, then joins.
 // Limits: kCapacity entries; the device loop's run-ahead keeps far below it, a full queue is a bug.
 #pragma once
@@ -32,7 +33,8 @@ class HostStream final : public Stream {
 
   // Blocks until all work enqueued so far has completed. For tests, benchmarks and the end of main; never in a handler.
   void synchronize();
-  // Time the thread spent running work; idle_ns the rest since the first work. For the busy share.
+  std::int64_t waited_ns() const override { return waited_ns_.load(std::memory_order_relaxed); }
+  // Time the thread spent running work, for the busy share.
   std::int64_t busy_ns() const { return busy_ns_.load(std::memory_order_relaxed); }
 
  private:
@@ -50,12 +52,12 @@ class HostStream final : public Stream {
   Buffer scratch_;
   SteadyClock clock_;
   std::shared_ptr<StreamProgress> progress_ = std::make_shared<StreamProgress>();
-  std::uint64_t recorded_ = 0;  // by the enqueueing thread
-  std::atomic<std::int64_t> busy_ns_{0};
+  std::atomic<std::int64_t> busy_ns_{0}, waited_ns_{0};
 
   mutable std::mutex mutex_;    // guards what follows
   std::condition_variable filled_;
   std::deque<Entry> queue_;
+  std::uint64_t recorded_ = 0;
   Status error_;
   bool closing_ = false;
   std::thread thread_;          // last: starts when all else stands

@@ -42,6 +42,8 @@ class Buffer {
 class BufferPool {
  public:
   static constexpr std::int64_t kAlignment = 64;
+  // What a take of `bytes` costs the arena.
+  static std::int64_t rounded(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
   explicit BufferPool(std::int64_t capacity_bytes);
   ~BufferPool();  // every buffer must be back
@@ -59,8 +61,6 @@ class BufferPool {
  private:
   friend struct Buffer::Block;
   void give_back(const Buffer::Block& block);
-  static std::int64_t rounded(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
   const std::int64_t capacity_;
   std::byte* arena_ = nullptr;
   mutable std::mutex mutex_;

@@ -51,7 +51,7 @@ void SimStream::step() {
     Status status = entry.work(context);
     if (error_.ok() && !status.ok()) error_ = std::move(status);
   }
-  if (entry.completes != 0) progress_->completed.store(entry.completes, std::memory_order_release);
+  if (entry.completes != 0) progress_->reach(entry.completes);
 }
 
 }  // namespace troupe::device

@@ -8,9 +8,11 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <type_traits>
@@ -92,9 +94,29 @@ class Work {
   alignas(std::max_align_t) std::byte storage_[kInlineBytes];
 };
 
-// How far a stream has come; shared by the stream and the events recorded on it.
-struct StreamProgress {
-  std::atomic<std::uint64_t> completed{0};  // sequence number of the last completed record
+// How far a stream has come; shared by the stream and the events recorded on it. Threads: any.
+class StreamProgress {
+ public:
+  // By the stream alone: record number `sequence` has completed.
+  void reach(std::uint64_t sequence) {
+    {
+      std::lock_guard lock(mutex_);
+      completed_.store(sequence, std::memory_order_release);
+    }
+    moved_.notify_all();
+  }
+  bool has_reached(std::uint64_t sequence) const { return completed_.load(std::memory_order_acquire) >= sequence; }
+  // Blocks: for a stream's own thread, tests and the end of main.
+  void wait_for(std::uint64_t sequence) const {
+    if (has_reached(sequence)) return;
+    std::unique_lock lock(mutex_);
+    moved_.wait(lock, [&] { return has_reached(sequence); });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable moved_;
+  std::atomic<std::uint64_t> completed_{0};
 };
 
 // "All work enqueued before the record has completed." A value; empty until recorded.
@@ -107,7 +129,7 @@ class Event {
   bool recorded() const { return progress_ != nullptr; }
   bool done() const {
     TROUPE_CHECK(recorded()) << "asked for an event that was never recorded";
-    return progress_->completed.load(std::memory_order_acquire) >= sequence_;
+    return progress_->has_reached(sequence_);
   }
   const std::shared_ptr<const StreamProgress>& progress() const { return progress_; }
   std::uint64_t sequence() const { return sequence_; }
@@ -130,6 +152,8 @@ class Stream {
   // The first error of any work; ok while there is none.
   virtual Status first_error() const = 0;
   virtual const std::string& name() const = 0;
+  // How long this stream has stood waiting for events of other streams, so far. Any thread.
+  virtual std::int64_t waited_ns() const { return 0; }
 };
 
 }  // namespace troupe::device

@@ -93,7 +93,14 @@ class Tensor {
   // A part of `buffer` starting at `offset_bytes`.
   Tensor(Buffer buffer, std::int64_t offset_bytes, DType type, Shape shape);
 
-  explicit operator bool() const { return static_cast<bool>(view_); }
+  // Shape and type only: what the plan's CountingAllocator gives.
+  static Tensor without_memory(DType type, Shape shape) {
+    Tensor tensor;
+    tensor.view_ = TensorView(nullptr, type, shape);
+    return tensor;
+  }
+
+  explicit operator bool() const { return view_.shape().dims() > 0; }  // also without memory
   TensorView view() const { return view_; }
   operator TensorView() const { return view_; }            // NOLINT: kernels take views
   operator ConstTensorView() const { return view_; }       // NOLINT

@@ -27,7 +27,8 @@ if(NOT DEFINED TROUPE_FLAGS_${TROUPE_MODE})
 endif()
 
 add_library(troupe_options INTERFACE)
-target_compile_options(troupe_options INTERFACE ${TROUPE_FLAGS_${TROUPE_MODE}} -Wall -Wextra -Wshadow -Wconversion -Werror)
+target_compile_options(troupe_options INTERFACE ${TROUPE_FLAGS_${TROUPE_MODE}} -Wall -Wextra -Wshadow -Wconversion -Werror
+  -Wno-missing-field-initializers)  # designated initializers leave the rest at its default on purpose
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # false positives of g++ 12 in inlined standard library code
   target_compile_options(troupe_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
@@ -69,4 +70,8 @@ function(troupe_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_KIND} TIMEOUT ${ARG_TIMEOUT})
+  if(NOT TARGET tests_${ARG_KIND})
+    add_custom_target(tests_${ARG_KIND})
+  endif()
+  add_dependencies(tests_${ARG_KIND} ${name})
 endfunction()

@@ -1,0 +1,212 @@
+#include "actors/plan/plan.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "actors/plan/model_of.h"
+#include "actors/plan/shard_memory.h"
+#include "models/flops.h"
+
+namespace troupe::plan {
+namespace {
+
+// What a process takes besides the pool: program, libraries, stacks, messages, files being written. Measured: 40 to 80 MiB.
+constexpr std::int64_t kProcessBytes = 64ll << 20;
+// The head's logits are kept below this many bytes of fp32, so that they stay near the caches.
+constexpr std::int64_t kLogitsBytes = 96ll << 20;
+// Batches that the loader may have read ahead of the first stage.
+constexpr int kReadAhead = 2;
+
+models::Recompute recompute_of(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::kNone: return models::Recompute::kNone;
+    case Recompute::kSelective: return models::Recompute::kSelective;
+    case Recompute::kFull: return models::Recompute::kFull;
+  }
+  return models::Recompute::kNone;
+}
+
+// Layers shared out evenly, the first stages taking what is left over: the last one has the head.
+std::vector<StageShape> place(const models::ModelConfig& model, const JobConfig& job, int micro_batches) {
+  const int stages = job.parallelism.pipeline;
+  const auto layers = static_cast<std::int32_t>(model.layers);
+  std::vector<StageShape> shapes;
+  std::int32_t next = 0;
+  for (int i = 0; i < stages; ++i) {
+    StageShape shape{.index = StageIndex(i), .stages = stages, .first_layer = next};
+    next += layers / stages + (i < layers % stages ? 1 : 0);
+    shape.end_layer = next;
+    const bool gpipe = job.parallelism.schedule == ScheduleName::kGpipe;
+    shape.in_flight = std::min(gpipe ? micro_batches : stages - i, micro_batches);
+    shape.batch_credits = shape.in_flight + kReadAhead;
+    shape.gradient_credits = i > 0 ? 2 : 0;
+    shapes.push_back(shape);
+  }
+  for (int i = 0; i + 1 < stages; ++i) {
+    auto& shape = shapes[static_cast<std::size_t>(i)];
+    shape.activation_credits = shapes[static_cast<std::size_t>(i) + 1].in_flight + 1;
+  }
+  return shapes;
+}
+
+std::vector<EdgePlan> edges_of(const Plan& plan) {
+  const std::int64_t rows = plan.geometry.rows();
+  const std::int64_t activation = rows * plan.model.hidden * device::size_bytes(plan.geometry.compute);
+  const std::int64_t batch = (4 * rows + plan.geometry.batch) * 4;
+  std::vector<EdgePlan> edges;
+  for (const auto& stage : plan.stages) {
+    const auto name = absl::StrCat("stage-", stage.index.value);
+    edges.push_back({absl::StrCat("source.batch-", stage.index.value), name + ".batch", stage.batch_credits,
+                     absl::StrCat(stage.in_flight, " in flight + ", kReadAhead, " read ahead"), batch});
+    if (plan.evaluation_batches > 0) {
+      edges.push_back({absl::StrCat("evaluator.batch-", stage.index.value), name + ".evaluation-batch", kEvaluationCredits,
+                       "1 being read + 1 being written", batch});
+    }
+    if (stage.last()) continue;
+    const auto next = absl::StrCat("stage-", stage.index.value + 1);
+    edges.push_back({name + ".activation", next + ".activation", stage.activation_credits,
+                     absl::StrCat(stage.activation_credits - 1, " held until the input gradient + 1 being written"), activation});
+    edges.push_back({next + ".gradient", name + ".gradient", 2, "1 being read + 1 being written", activation});
+    if (plan.evaluation_batches > 0) {
+      edges.push_back({name + ".evaluation", next + ".evaluation", kEvaluationCredits, "1 being read + 1 being written", activation});
+    }
+  }
+  return edges;
+}
+
+// Tokens whose logits exist at once: chunks of one size, a multiple of 32 rows, within kLogitsBytes where that is possible.
+std::int64_t chunk_of(std::int64_t rows, std::int64_t padded_vocabulary) {
+  const std::int64_t most = std::max<std::int64_t>(32, kLogitsBytes / (4 * padded_vocabulary) / 32 * 32);
+  const std::int64_t chunks = (rows + most - 1) / most;
+  return std::min(rows, ((rows + chunks - 1) / chunks + 31) / 32 * 32);
+}
+
+std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels) {
+  const auto& m = plan.model;
+  const auto& g = plan.geometry;
+  std::int64_t scratch = kernels::cross_entropy_scratch_bytes(plan.chunk_tokens, m.padded_vocabulary, m.hidden, plan.threads);
+  const auto product = [&](std::int64_t in, std::int64_t out) {
+    scratch = std::max(scratch, kernels.matmul_scratch_bytes(g.rows(), in, out, g.compute, plan.threads));
+  };
+  scratch = std::max(scratch, kernels.attention_scratch_bytes(g.seq_len, m.head_dim, plan.threads));
+  product(m.hidden, m.qkv_width());
+  product(m.attention_width(), m.hidden);
+  product(m.hidden, m.up_width());
+  product(m.intermediate, m.hidden);
+  return scratch;
+}
+
+void count_memory(Plan& plan) {
+  device::CountingAllocator count;
+  for (const auto& stage : plan.stages) StageMemory::take(plan.model, stage, plan.stage_options(), count);
+  for (const auto& block : plan.blocks) ShardMemory::take(plan.model, block, plan.geometry.compute, plan.snapshots, count);
+  count.take("scratch", device::DType::kU8, {plan.scratch_bytes});
+  plan.memory_bytes = count.bytes_by_term();
+  plan.pool_bytes = count.total_bytes();
+  plan.memory_bytes["process"] = kProcessBytes;
+  plan.total_bytes = plan.pool_bytes + kProcessBytes;
+}
+
+std::string human(double bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  while (bytes >= 1024 && unit < 4) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return absl::StrFormat(unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+}  // namespace
+
+Cluster Cluster::of_this_machine(const JobConfig& job) {
+  Cluster cluster;
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  cluster.threads = job.device.threads > 0 ? job.device.threads : cores;
+  cluster.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  return cluster;
+}
+
+StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const kernels::Table& kernels) {
+  Plan plan;
+  TROUPE_ASSIGN_OR_RETURN(plan.model, model_of(job));
+  if (job.parallelism.pipeline > plan.model.layers) {
+    return absl::InvalidArgumentError(absl::StrCat("parallelism.pipeline = ", job.parallelism.pipeline, ": the model has ",
+                                                   plan.model.layers, " layers, so at most ", plan.model.layers, " stages"));
+  }
+  plan.geometry = {job.training.micro_batch, job.training.seq_len,
+                   job.training.dtype == ComputeType::kBf16 ? device::DType::kBF16 : device::DType::kF32};
+  plan.recompute = recompute_of(job.training.recompute);
+  plan.global_batch = job.training.global_batch;
+  plan.micro_batches = static_cast<int>(plan.global_batch / job.training.micro_batch);
+  plan.evaluation_batches = job.validation.interval > 0 ? static_cast<int>(job.validation.steps) : 0;
+  plan.threads = cluster.threads;
+  plan.stages = place(plan.model, job, plan.micro_batches);
+  for (std::int32_t block = 0; block < plan.model.blocks(); ++block) {
+    plan.blocks.push_back(models::block_layout(plan.model, BlockIndex(block)));
+  }
+  plan.parameters = models::parameter_count(plan.model);
+  plan.flops_per_step =
+      models::training_flops_per_token(plan.model, plan.geometry.seq_len) * static_cast<double>(plan.tokens_per_step());
+  plan.chunk_tokens = chunk_of(plan.geometry.rows(), plan.model.padded_vocabulary);
+  plan.scratch_bytes = scratch_of(plan, kernels);
+  plan.edges = edges_of(plan);
+  count_memory(plan);
+  return plan;
+}
+
+Status fits(const Plan& plan, const Cluster& cluster) {
+  if (plan.total_bytes <= cluster.memory_bytes) return ok();
+  std::int64_t state = 0;
+  for (const char* term : {"parameters", "weights", "optimizer", "gradients", "snapshot"}) {
+    if (auto it = plan.memory_bytes.find(term); it != plan.memory_bytes.end()) state += it->second;
+  }
+  std::string advice;
+  if (state > cluster.memory_bytes) {
+    advice = absl::StrCat("parameters, gradients and optimizer alone take ", human(static_cast<double>(state)),
+                          ": choose a smaller model, or at least ", (state + cluster.memory_bytes - 1) / cluster.memory_bytes,
+                          " machines like this one");
+  } else {
+    advice = absl::StrCat("activations and workspace take ", human(static_cast<double>(plan.total_bytes - state)),
+                          ": lower training.micro_batch or training.seq_len, or set training.recompute = \"full\"");
+  }
+  return absl::ResourceExhaustedError(absl::StrCat("the plan needs ", human(static_cast<double>(plan.total_bytes)),
+                                                   " in this process, the machine has ", human(static_cast<double>(cluster.memory_bytes)),
+                                                   ": ", advice));
+}
+
+std::string describe(const Plan& plan, const Cluster& cluster) {
+  const auto& m = plan.model;
+  std::string text = absl::StrFormat(
+      "model        %s: %d layers, hidden %d, %d heads (%d kv) of %d, intermediate %d, vocabulary %d (%d rows)\n"
+      "parameters   %d\n"
+      "step         %d sequences of %d tokens in %d micro-batches of %d, %s\n"
+      "cost         %.4g FLOPs a step = %s\n",
+      std::string(models::name(m.family)), m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.intermediate, m.vocabulary,
+      m.padded_vocabulary, plan.parameters, plan.global_batch, plan.geometry.seq_len, plan.micro_batches, plan.geometry.batch,
+      std::string(device::name(plan.geometry.compute)), plan.flops_per_step, models::training_flops_formula());
+  absl::StrAppend(&text, "\nplacement\n");
+  for (const auto& stage : plan.stages) {
+    absl::StrAppend(&text, absl::StrFormat("  stage-%d      %slayers %d..%d%s, %d in flight\n", stage.index.value,
+                                           stage.first() ? "embedding, " : "", stage.first_layer, stage.end_layer - 1,
+                                           stage.last() ? ", head" : "", stage.in_flight));
+  }
+  absl::StrAppend(&text, "\nedges (credits = a term per holder)\n");
+  for (const auto& edge : plan.edges) {
+    absl::StrAppend(&text, absl::StrFormat("  %-24s -> %-26s %2d = %s, %s each\n", edge.from, edge.to, edge.credits, edge.credit_terms,
+                                           human(static_cast<double>(edge.bytes_per_credit))));
+  }
+  absl::StrAppend(&text, "\nmemory of this process\n");
+  for (const auto& [term, bytes] : plan.memory_bytes) {
+    absl::StrAppend(&text, absl::StrFormat("  %-12s %s\n", term, human(static_cast<double>(bytes))));
+  }
+  absl::StrAppend(&text, absl::StrFormat("  %-12s %s of %s\n", "total", human(static_cast<double>(plan.total_bytes)),
+                                         human(static_cast<double>(cluster.memory_bytes))));
+  return text;
+}
+
+}  // namespace troupe::plan

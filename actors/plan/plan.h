@@ -1,0 +1,70 @@
+// The plan of a job: a pure function of config and cluster. Which blocks go to which stage, which edges join them with how many
+// credits and why, what memory each term takes, what a step costs. `troupe plan` prints it, the run builds from it.
+//
+// Errors: kInvalidArgument for what can never fit (more stages than layers), kResourceExhausted for what does not fit this machine,
+// each with the nearest plan that does.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/plan/job_config.h"
+#include "actors/plan/stage_memory.h"
+#include "kernels/table.h"
+#include "models/model_config.h"
+#include "models/parameters.h"
+
+namespace troupe::plan {
+
+// What the job may use. One process so far.
+struct Cluster {
+  int threads = 1;                     // compute threads of this process's device
+  std::int64_t memory_bytes = 0;       // that a process may take
+
+  static Cluster of_this_machine(const JobConfig& job);
+};
+
+struct EdgePlan {
+  std::string from, to;                // actor.port
+  int credits = 0;
+  std::string credit_terms;            // the sum, one term per holder
+  std::int64_t bytes_per_credit = 0;
+};
+
+struct Plan {
+  models::ModelConfig model;
+  models::Geometry geometry;
+  models::Recompute recompute = models::Recompute::kNone;
+  int micro_batches = 1;               // of a step and replica
+  int evaluation_batches = 0;          // per evaluation
+  std::int64_t global_batch = 1;
+  int threads = 1;
+  bool snapshots = true;               // memory for a consistent copy is kept
+
+  std::vector<StageShape> stages;
+  std::vector<models::BlockLayout> blocks;
+  std::vector<EdgePlan> edges;
+
+  std::int64_t parameters = 0;
+  double flops_per_step = 0;           // models/flops.h
+  std::int64_t scratch_bytes = 0;      // of the compute stream
+  std::int64_t chunk_tokens = 0;       // of the fused head
+  std::map<std::string, std::int64_t> memory_bytes;  // by term, this process; "process" is code, stacks, libraries
+  std::int64_t pool_bytes = 0;         // what the device pool must hold
+  std::int64_t total_bytes = 0;
+
+  StageOptions stage_options() const { return {geometry, recompute, micro_batches, evaluation_batches}; }
+  std::int64_t tokens_per_step() const { return global_batch * geometry.seq_len; }
+};
+
+// `kernels` says what scratch its operations need.
+StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const kernels::Table& kernels);
+
+// kResourceExhausted when the plan needs more memory than the cluster has; says by how much, and what to change.
+Status fits(const Plan& plan, const Cluster& cluster);
+
+// Text for people: model, placement, edges with credits, memory by term, cost.
+std::string describe(const Plan& plan, const Cluster& cluster);
+
+}  // namespace troupe::plan

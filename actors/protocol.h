@@ -1,0 +1,156 @@
+// All messages between the actors of a training job. Facts are in the past, requests in the imperative.
+//
+// Edges (Batch, Activation, Gradient) carry tensors and take credits. All others are control messages: at most one of a kind is
+// outstanding between two actors, because each is answered, by a fact further on, before the next can be sent.
+//
+//   ledger --OpenStep--> source --Batch--> stages ==Activation==> ... (loss) --StepLossMeasured--> ledger
+//                                          stages <==Gradient====
+//   stages --BlockGradientReady--> shards --NormMeasured--> ledger --StepDecided--> shards --ShardUpdated--> ledger
+//   ledger --SnapshotRequested--> shards --SnapshotTaken--> checkpoint writer --SaveDone--> ledger
+//   ledger --EvaluationRequested--> evaluator --Batch--> stages --EvaluationMeasured--> ledger
+//   ledger --StepClosed--> reporter
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/context.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/status.h"
+#include "runtime/device/stream.h"
+
+namespace troupe::actors {
+
+// --- along edges ---
+
+// Integers of one micro-batch, in the input slot of the stage it goes to.
+struct Batch {
+  StepId step;
+  MicroBatchId micro_batch;
+  models::MicroBatchInputs inputs;
+};
+// Output of a stage's last layer, [N, C]; to be read after `ready`.
+struct Activation {
+  StepId step;
+  MicroBatchId micro_batch;
+  device::Tensor x;
+  device::Event ready;
+};
+// Gradient of what the next stage was given, [N, C]; to be read after `ready`.
+struct Gradient {
+  StepId step;
+  MicroBatchId micro_batch;
+  device::Tensor dx;
+  device::Event ready;
+};
+
+// --- a step ---
+
+struct OpenStep {
+  StepId step;
+  std::int64_t cursor = 0;  // samples consumed before this step
+};
+// All micro-batches of the step were handed to the first stage.
+struct StepFed {
+  StepId step;
+  std::int64_t waited_ns = 0;  // the stages could have taken a batch that was not read yet
+};
+struct LossTotal {
+  double loss = 0;    // sum over tokens
+  double tokens = 0;  // unmasked
+};
+struct StepLossMeasured {
+  StepId step;
+  LossTotal total;    // folded in micro-batch order
+};
+// The gradient sum of a block (or of a tied embedding's use in the head) holds all micro-batches of the step.
+struct BlockGradientReady {
+  StepId step;
+};
+struct NormMeasured {
+  StepId step;
+  BlockIndex block;
+  double squares = 0;  // of the gradient sum, not yet divided by tokens
+};
+struct StepDecided {
+  StepId step;
+  bool skip = false;   // leave parameters and moments, clear the gradients
+  std::int64_t update = 1;  // how many updates there are with this one: AdamW's step
+  double learning_rate = 0;
+  double gradient_scale = 0;  // clip factor / tokens
+};
+// The update is on the stream: what is enqueued from now on sees the new weights. Also sent once at the start.
+struct ShardUpdated {
+  StepId step;
+  BlockIndex block;
+};
+
+// What a step was, for people and files.
+struct StepReport {
+  StepId step;
+  double loss = 0, grad_norm = 0, learning_rate = 0;
+  std::int64_t tokens = 0;          // unmasked, of this step
+  std::int64_t step_ns = 0, data_wait_ns = 0, checkpoint_wait_ns = 0;
+  bool skipped = false;
+  std::string skip_reason;
+  std::optional<double> validation_loss;
+};
+struct StepClosed {
+  StepReport report;
+};
+
+// --- evaluation ---
+
+struct EvaluationRequested {
+  StepId step;  // its weights
+};
+struct EvaluationMeasured {
+  StepId step;
+  LossTotal total;
+};
+
+// --- checkpoint ---
+
+struct SnapshotRequested {
+  StepId step;
+};
+struct SnapshotTaken {
+  StepId step;
+  BlockIndex block;
+};
+// What a checkpoint tells besides the tensors; the ledger's state, after `step`.
+struct RunState {
+  StepId step;
+  std::int64_t samples = 0, tokens = 0;
+  std::int64_t updates = 0, skipped = 0;
+  double loss_average = 0;          // of the spike guard; 0 before the first
+  std::int64_t averaged = 0;        // losses in it
+};
+struct SaveRequested {
+  RunState state;
+};
+struct SaveDone {
+  StepId step;
+  Status result;
+  std::string folder;
+  std::int64_t took_ns = 0;
+};
+
+// --- the run ---
+
+// Somebody asked the run to end after this step, with a checkpoint.
+// The run goes on up to and with this step, then holds until it is told again. Without any, it goes on to its end.
+struct HoldAfter {
+  StepId step;
+};
+struct StopRequested {
+  std::string reason;
+};
+struct StorageDone {
+  Status result;
+  std::string what;
+};
+
+}  // namespace troupe::actors

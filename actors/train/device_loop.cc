@@ -1,0 +1,71 @@
+#include "actors/train/device_loop.h"
+
+#include <algorithm>
+
+namespace troupe::actors {
+namespace {
+
+// Weight of one operation in the measured rate: a few dozen operations settle it.
+constexpr double kRateWeight = 0.05;
+
+}  // namespace
+
+DeviceLoop::DeviceLoop(device::Stream& stream, const Clock& clock, int max_operations)
+    : stream_(stream), clock_(clock), max_operations_(max_operations) {
+  on(&DeviceLoop::run);
+  on(&DeviceLoop::completed);
+}
+
+void DeviceLoop::run(RunTask message) {
+  message.task->resume();  // to its first turn: nothing is enqueued yet
+  place(*message.task);
+  fill();
+}
+
+void DeviceLoop::place(DeviceTask& task) {
+  if (task.done()) {
+    send(task.owner(), TaskDone{task.token(), stream_.record()});
+    return;
+  }
+  TROUPE_CHECK(task.turn() != nullptr) << "a task of " << task.owner().name() << " waits for something that is no turn";
+  ready_.push(task.turn()->key, &task);
+}
+
+bool DeviceLoop::room() const {
+  return enqueued_ < max_operations_ && (enqueued_ < 2 || enqueued_ns_ < kRunAheadNs);
+}
+
+void DeviceLoop::fill() {
+  while (room() && !ready_.empty()) {
+    auto& task = static_cast<DeviceTask&>(*ready_.pop());
+    const double cost = task.turn()->cost;
+    const auto estimate_ns = static_cast<std::int64_t>(cost * ns_per_cost_);
+    ++enqueued_;
+    ++started_;
+    enqueued_ns_ += estimate_ns;
+    task.resume();
+    stream_.notify([loop = self(), &clock = clock_, cost, estimate_ns](device::StreamContext&) {
+      loop.send(OperationCompleted{cost, estimate_ns, clock.now_ns()});
+    });
+    place(task);
+  }
+  set_state(enqueued_ > 0 ? trace::State::kRunning : trace::State::kIdle, {}, static_cast<std::int64_t>(ready_.size()));
+}
+
+void DeviceLoop::completed(OperationCompleted message) {
+  if (Status error = stream_.first_error(); !error.ok()) {
+    fail(error);
+    return;
+  }
+  --enqueued_;
+  enqueued_ns_ -= message.estimate_ns;
+  // Between two completions the device was busy if another operation was waiting for it; only then is the time the operation's.
+  if (enqueued_ > 0 && last_completed_ns_ > 0 && message.cost > 0) {
+    const double ns_per_cost = static_cast<double>(message.completed_ns - last_completed_ns_) / message.cost;
+    ns_per_cost_ += kRateWeight * (std::clamp(ns_per_cost, 1e-6, 10.0) - ns_per_cost_);
+  }
+  last_completed_ns_ = message.completed_ns;
+  fill();
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,244 @@
+#include "actors/train/ledger.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/train/lr_schedule.h"
+#include "runtime/base/log.h"
+
+namespace troupe::actors {
+
+Ledger::Ledger(Setup setup)
+    : setup_(std::move(setup)),
+      state_(setup_.start),
+      guard_(setup_.job.spike, state_.loss_average, state_.averaged),
+      norms_(setup_.plan.blocks.size()) {
+  saved_step_ = state_.step.value;
+  hold_after_ = setup_.hold_after;
+  on(&Ledger::shard_updated);
+  on(&Ledger::loss_measured);
+  on(&Ledger::norm_measured);
+  on(&Ledger::fed);
+  on(&Ledger::evaluated);
+  on(&Ledger::saved);
+  on(&Ledger::hold_after);
+  on(&Ledger::stop_asked);
+}
+
+void Ledger::connect_to(actor::Ref source, std::vector<actor::Ref> shards, actor::Ref writer, actor::Ref reporter,
+                        actor::Ref evaluator) {
+  source_ = std::move(source);
+  shards_ = std::move(shards);
+  writer_ = std::move(writer);
+  reporter_ = std::move(reporter);
+  evaluator_ = std::move(evaluator);
+}
+
+void Ledger::started() {
+  names_ = {name_for("evaluation"), name_for("loss"), name_for("norms"), name_for("updates"), name_for("save")};
+}
+
+void Ledger::shard_updated(ShardUpdated message) {
+  TROUPE_CHECK(open_ ? decided_ && message.step == report_.step : message.step == state_.step)
+      << "block " << message.block << " updated for step " << message.step << " out of turn";
+  if (++updated_ < static_cast<int>(shards_.size())) return;
+  updated_ = 0;
+  if (open_) {
+    close();
+  } else {
+    after_close();  // the weights of the start are there
+  }
+}
+
+void Ledger::open_next() {
+  report_ = {};
+  report_.step = StepId(state_.step.value + 1);
+  open_ = true;
+  decided_ = false;
+  loss_.reset();
+  norms_.assign(norms_.size(), std::nullopt);
+  norms_known_ = 0;
+  opened_ns_ = now_ns();
+  send(source_, OpenStep{report_.step, state_.samples});
+  show_state();
+}
+
+void Ledger::loss_measured(StepLossMeasured message) {
+  TROUPE_CHECK(open_ && message.step == report_.step && !loss_) << "loss of step " << message.step << " out of turn";
+  loss_ = message.total;
+  decide_if_known();
+}
+
+void Ledger::norm_measured(NormMeasured message) {
+  auto& norm = norms_.at(static_cast<std::size_t>(message.block.value));
+  TROUPE_CHECK(open_ && message.step == report_.step && !norm) << "norm of block " << message.block << " at step " << message.step
+                                                               << " out of turn";
+  norm = message.squares;
+  ++norms_known_;
+  decide_if_known();
+}
+
+void Ledger::fed(StepFed message) {
+  if (open_ && message.step == report_.step) report_.data_wait_ns = message.waited_ns;
+}
+
+void Ledger::decide_if_known() {
+  if (!open_ || decided_ || !loss_ || norms_known_ < static_cast<int>(norms_.size())) return;
+  if (evaluating_) {  // its weights must stay until it is done
+    show_state();
+    return;
+  }
+  double squares = 0;
+  for (const auto& norm : norms_) squares += *norm;
+  const double tokens = std::max(1.0, loss_->tokens);
+  report_.loss = loss_->loss / tokens;
+  report_.grad_norm = std::sqrt(squares) / tokens;
+  report_.tokens = static_cast<std::int64_t>(loss_->tokens);
+  report_.learning_rate = learning_rate(setup_.job.lr_scheduler, setup_.job.optimizer.lr, report_.step);
+  report_.skip_reason = guard_.judge(report_.loss, report_.grad_norm);
+  report_.skipped = !report_.skip_reason.empty();
+
+  const double limit = setup_.job.training.max_norm;
+  const double clip = limit > 0 && report_.grad_norm > limit ? limit / (report_.grad_norm + 1e-6) : 1.0;
+  decided_ = true;
+  for (const auto& shard : shards_) {
+    send(shard, StepDecided{report_.step, report_.skipped, state_.updates + 1, report_.learning_rate, clip / tokens});
+  }
+  show_state();
+}
+
+void Ledger::close() {
+  open_ = false;
+  report_.step_ns = now_ns() - opened_ns_;
+  report_.checkpoint_wait_ns = setup_.compute.waited_ns() - waited_ns_;
+  waited_ns_ += report_.checkpoint_wait_ns;
+  state_.step = report_.step;
+  state_.samples += setup_.plan.global_batch;
+  state_.tokens += report_.tokens;
+  state_.updates += report_.skipped ? 0 : 1;
+  state_.skipped += report_.skipped ? 1 : 0;
+  state_.loss_average = guard_.average();
+  state_.averaged = guard_.averaged();
+  if (report_.skipped) log_warning(absl::StrCat("step ", report_.step.value, " skipped: ", report_.skip_reason));
+
+  const auto interval = setup_.job.validation.interval;
+  const bool evaluate = interval > 0 && setup_.plan.evaluation_batches > 0 && (state_.step.value % interval == 0 || state_.step.value == setup_.job.training.steps);
+  if (evaluate) {
+    unreported_ = report_;
+    evaluating_ = true;
+    send(evaluator_, EvaluationRequested{state_.step});
+  } else {
+    report(report_);
+  }
+  if (guard_.gives_up()) {
+    fail(absl::AbortedError(absl::StrCat(guard_.skipped_in_a_row(), " steps in a row were skipped, the last one (step ",
+                                         state_.step.value, ") because ", report_.skip_reason,
+                                         "; spike.max_skipped = ", setup_.job.spike.max_skipped,
+                                         ". Lower optimizer.lr, or resume from an older checkpoint")));
+    return;
+  }
+  if (save_due()) start_save();
+  after_close();
+}
+
+void Ledger::after_close() {
+  if (!last_step()) {
+    holding_ = state_.step >= hold_after_;
+    if (!holding_) open_next();
+    return;
+  }
+  if (evaluating_ || saving_ || finished_) {
+    show_state();
+    return;
+  }
+  if (setup_.save && saved_step_ != state_.step.value) {
+    start_save();
+    return;
+  }
+  finished_ = true;
+  finish_job(last_save_);
+}
+
+bool Ledger::save_due() const {
+  if (!setup_.save || saved_step_ == state_.step.value) return false;
+  const auto interval = setup_.job.checkpoint.interval;
+  return save_put_off_ || last_step() || (interval > 0 && state_.step.value % interval == 0);
+}
+
+void Ledger::start_save() {
+  if (saving_) {
+    if (!save_put_off_) log_info(absl::StrCat("the save due at step ", state_.step.value, " waits for the one still being written"));
+    save_put_off_ = true;
+    return;
+  }
+  save_put_off_ = false;
+  saving_ = true;
+  saved_step_ = state_.step.value;
+  for (const auto& shard : shards_) send(shard, SnapshotRequested{state_.step});
+  // Written only after the step was reported, or a kill right after the save would leave a run whose metrics lack that step for good.
+  if (evaluating_) {
+    unwritten_ = state_;
+  } else {
+    send(writer_, SaveRequested{state_});
+  }
+}
+
+void Ledger::saved(SaveDone message) {
+  saving_ = false;
+  last_save_ = message.result;
+  if (!message.result.ok()) {
+    log_error(absl::StrCat("checkpoint of step ", message.step.value, " was not saved, training goes on and the older checkpoint stays: ",
+                           std::string(message.result.message())));
+  }
+  if (!open_) after_close();
+}
+
+void Ledger::evaluated(EvaluationMeasured message) {
+  TROUPE_CHECK(evaluating_ && unreported_ && message.step == unreported_->step) << "evaluation of step " << message.step << " out of turn";
+  evaluating_ = false;
+  unreported_->validation_loss = message.total.loss / std::max(1.0, message.total.tokens);
+  report(*unreported_);
+  unreported_.reset();
+  if (unwritten_) send(writer_, SaveRequested{*std::exchange(unwritten_, std::nullopt)});
+  if (open_) {
+    decide_if_known();
+  } else {
+    after_close();
+  }
+}
+
+void Ledger::report(StepReport report) { send(reporter_, StepClosed{std::move(report)}); }
+
+void Ledger::hold_after(HoldAfter message) {
+  hold_after_ = message.step;
+  if (std::exchange(holding_, false)) after_close();
+}
+
+void Ledger::stop_asked(StopRequested message) {
+  if (stopping_) return;
+  stopping_ = true;
+  log_info(absl::StrCat(message.reason, ": the run ends after step ", open_ ? report_.step.value : state_.step.value, " with a checkpoint"));
+  if (std::exchange(holding_, false)) after_close();
+}
+
+void Ledger::stop_requested() { stop(); }
+
+void Ledger::show_state() {
+  using trace::State;
+  if (open_ && evaluating_ && loss_ && norms_known_ == static_cast<int>(norms_.size())) {
+    set_state(State::kWaitingForInput, names_.evaluation, report_.step.value);
+  } else if (open_ && !loss_) {
+    set_state(State::kWaitingForInput, names_.loss, report_.step.value);
+  } else if (open_ && !decided_) {
+    set_state(State::kWaitingForInput, names_.norms, report_.step.value);
+  } else if (open_) {
+    set_state(State::kWaitingForInput, names_.updates, report_.step.value);
+  } else if (saving_) {
+    set_state(State::kWaitingForInput, names_.save, state_.step.value);
+  } else {
+    set_state(State::kIdle);
+  }
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,83 @@
+// Opens steps and closes them; decides clip, skip, save, evaluation, stop. The only place that knows what a step amounted to.
+//
+// Acts:  all shards ready -> OpenStep; loss, every block's norm and, where one is due, the evaluation of the weights before ->
+//        StepDecided; all shards updated -> the step is closed: report, snapshot, evaluation, next OpenStep or the end.
+// One save is in flight at a time: one that falls due meanwhile is put off to the first step that closes after SaveDone, and said.
+// Fails: when too many steps in a row were skipped; when the last save failed (the others are reported and the run goes on).
+// Invariants: no step closes twice, none is opened before the one before is closed (Ledger.ClosesEachStepOnce); norm and loss are folded
+//        in block and micro-batch order; what is saved was reported (Kill.TheRunThatGoesOnIsBitwiseTheUndisturbedOne).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "actors/plan/plan.h"
+#include "actors/protocol.h"
+#include "actors/train/spike_guard.h"
+#include "runtime/actor/actor.h"
+
+namespace troupe::actors {
+
+class Ledger : public actor::Actor {
+ public:
+  struct Setup {
+    const plan::Plan& plan;
+    const plan::JobConfig& job;
+    RunState start;              // after the last step that is done; step 0 for a new run
+    bool save = true;            // checkpoints are taken at all
+    StepId hold_after = StepId(INT64_MAX);
+    const device::Stream& compute;  // its waits for other streams are waits for snapshots
+  };
+  explicit Ledger(Setup setup);
+  void connect_to(actor::Ref source, std::vector<actor::Ref> shards, actor::Ref writer, actor::Ref reporter, actor::Ref evaluator);
+
+ private:
+  void started() override;
+  void shard_updated(ShardUpdated message);
+  void loss_measured(StepLossMeasured message);
+  void norm_measured(NormMeasured message);
+  void fed(StepFed message);
+  void evaluated(EvaluationMeasured message);
+  void saved(SaveDone message);
+  void hold_after(HoldAfter message);
+  void stop_asked(StopRequested message);
+  void stop_requested() override;
+
+  void open_next();
+  void decide_if_known();
+  void close();
+  void after_close();
+  void report(StepReport report);
+  bool save_due() const;
+  void start_save();
+  bool last_step() const { return stopping_ || state_.step.value >= setup_.job.training.steps; }
+  void show_state();
+
+  const Setup setup_;
+  actor::Ref source_, writer_, reporter_, evaluator_;
+  std::vector<actor::Ref> shards_;
+
+  RunState state_;                             // after the last closed step
+  SpikeGuard guard_;
+  bool open_ = false, decided_ = false;
+  std::int64_t opened_ns_ = 0;
+  std::optional<LossTotal> loss_;
+  std::vector<std::optional<double>> norms_;   // by block
+  int norms_known_ = 0, updated_ = 0;
+  StepReport report_;                          // of the open step
+  std::optional<StepReport> unreported_;       // closed, its evaluation is still going on
+  bool evaluating_ = false;
+  bool saving_ = false, save_put_off_ = false;
+  std::optional<RunState> unwritten_;          // its snapshot is asked for; the writer hears of it once the step is reported
+  std::int64_t saved_step_ = -1;
+  std::int64_t waited_ns_ = 0;
+  StepId hold_after_;                          // no step after it is opened
+  bool holding_ = false;                       // a step could be opened and is not
+  bool stopping_ = false, finished_ = false;
+  Status last_save_;
+  struct {
+    trace::Name evaluation, loss, norms, updates, save;
+  } names_;                                    // of what it waits for
+};
+
+}  // namespace troupe::actors

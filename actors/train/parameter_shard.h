@@ -1,0 +1,64 @@
+// Owns one block's slice: fp32 master, AdamW moments, gradient sum, and the weights that stages compute with. Only shards write
+// parameters.
+//
+// Acts:  start -> initial or restored master cast to weights -> ShardUpdated;  BlockGradientReady from every use of the block ->
+//        squared norm of the gradient sum -> NormMeasured;  StepDecided -> AdamW (or cleared gradients) -> ShardUpdated;
+//        SnapshotRequested -> copy on the copy stream -> SnapshotTaken. The next update waits for that copy, by its event.
+// Holds: one snapshot at a time; the ledger asks for the next after SaveDone.
+// Invariants: no update before the norm of the whole step is known (ParameterShard.WaitsForTheDecision); a tied embedding's two sums
+//        are added once (ParameterShard.AddsTheTwoUsesOfATiedEmbeddingOnce); the snapshot is of one step
+//        (ParameterShard.TheSnapshotIsOfOneStep, CASES T15).
+#pragma once
+
+#include <memory>
+
+#include "actors/plan/job_config.h"
+#include "actors/plan/shard_memory.h"
+#include "actors/protocol.h"
+#include "actors/train/device_loop.h"
+#include "kernels/table.h"
+
+namespace troupe::actors {
+
+class ParameterShard : public actor::Actor {
+ public:
+  struct Setup {
+    const models::ModelConfig& model;
+    const models::BlockLayout& layout;
+    plan::ShardMemory& memory;
+    const kernels::Table& kernels;
+    device::Stream& compute;
+    device::Stream& copy;              // snapshots
+    plan::OptimizerSection optimizer;
+    std::uint64_t seed = 0;
+    bool restored = false;             // master and moments hold a checkpoint's values already
+    StepId start;                      // the last step that is done
+    int uses = 1;                      // how many BlockGradientReady make a step: 2 for a tied embedding
+  };
+  explicit ParameterShard(Setup setup);
+  void connect_to(actor::Ref device, actor::Ref ledger, actor::Ref writer);
+
+ private:
+  enum class Work : std::uint64_t { kPublish, kNorm, kUpdate };
+  void started() override;
+  void gradient_ready(BlockGradientReady message);
+  void decided(StepDecided message);
+  void snapshot_requested(SnapshotRequested message);
+  void task_done(TaskDone message);
+  void run(task::Task<> body, Work work);
+
+  task::Task<> publish();
+  task::Task<> measure_norm(StepId step);
+  task::Task<> update(StepDecided decision);
+  task::Turn turn(StepId step, double bytes_per_element) const;
+
+  const Setup setup_;
+  actor::Ref device_, ledger_, writer_;
+  int uses_ready_ = 0;
+  StepId step_;
+  std::unique_ptr<DeviceTask> task_;
+  device::Event updated_;   // the last update on the compute stream
+  device::Event copied_;    // the last snapshot; empty before the first
+};
+
+}  // namespace troupe::actors

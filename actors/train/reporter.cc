@@ -1,0 +1,115 @@
+#include "actors/train/reporter.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+
+namespace troupe::actors {
+namespace {
+
+std::string number(double value) { return std::isfinite(value) ? absl::StrFormat("%.9g", value) : "null"; }
+
+std::string bar(double share, int width) {
+  const int full = static_cast<int>(share * width);
+  return std::string(static_cast<std::size_t>(full), '#') + std::string(static_cast<std::size_t>(width - full), '.');
+}
+
+std::string duration(double s) {
+  const auto whole = static_cast<std::int64_t>(s);
+  if (whole >= 3600) return absl::StrFormat("%dh%02dm", whole / 3600, whole / 60 % 60);
+  return absl::StrFormat("%dm%02ds", whole / 60, whole % 60);
+}
+
+}  // namespace
+
+std::string MetricsLine::to_json() const {
+  const auto& r = report;
+  std::string text = absl::StrFormat(
+      R"({"step": %d, "loss": %s, "grad_norm": %s, "lr": %s, "tokens": %d, "tokens_per_s": %s, "mfu": %s, "step_s": %s, )"
+      R"("data_wait_s": %s, "checkpoint_wait_s": %s, "skipped": %s)",
+      r.step.value, number(r.loss), number(r.grad_norm), number(r.learning_rate), tokens, number(tokens_per_s), number(mfu),
+      number(seconds(r.step_ns)), number(seconds(r.data_wait_ns)), number(seconds(r.checkpoint_wait_ns)), r.skipped ? "true" : "false");
+  if (r.validation_loss) absl::StrAppend(&text, R"(, "val_loss": )", number(*r.validation_loss));
+  return text + "}";
+}
+
+Status cut_metrics(const std::string& path, StepId last) {
+  if (!std::filesystem::exists(path)) return ok();
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, device::read_file(path));
+  std::string kept;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;  // a line cut short by a kill
+    long long step = 0;
+    const std::string line = text.substr(begin, end + 1 - begin);
+    if (std::sscanf(line.c_str(), R"({"step": %lld,)", &step) != 1 || step > last.value) break;
+    kept += line;
+    begin = end + 1;
+  }
+  if (kept == text) return ok();
+  TROUPE_RETURN_IF_ERROR(device::write_file_durably(path + ".cut", kept));
+  return device::rename_durably(path + ".cut", path);
+}
+
+Reporter::Reporter(Setup setup) : setup_(std::move(setup)), tokens_(setup_.tokens) {
+  on(&Reporter::closed);
+  on(&Reporter::written);
+}
+
+Reporter::~Reporter() = default;
+
+void Reporter::closed(StepClosed message) {
+  tokens_ += message.report.tokens;
+  const double step_s = std::max(1e-9, seconds(message.report.step_ns));
+  MetricsLine line{.report = std::move(message.report), .tokens = tokens_,
+                   .tokens_per_s = static_cast<double>(setup_.plan.tokens_per_step()) / step_s,
+                   .mfu = setup_.peak_flops_per_s > 0 ? setup_.plan.flops_per_step / step_s / setup_.peak_flops_per_s : 0};
+  recent_step_s_ = recent_step_s_ == 0 ? step_s : 0.9 * recent_step_s_ + 0.1 * step_s;
+  setup_.metrics.notify([this, reporter = self(), text = line.to_json() + "\n"](device::StreamContext&) {
+    Status result;
+    if (!file_) {
+      auto opened = device::FileWriter::append(setup_.metrics_path);
+      if (opened.ok()) {
+        file_ = *std::move(opened);
+      } else {
+        result = opened.status();
+      }
+    }
+    if (file_) result = file_->write(text);
+    if (!result.ok()) reporter.send(StorageDone{result, setup_.metrics_path});
+  });
+  show(line);
+  if (setup_.on_step) setup_.on_step(line.report);
+}
+
+void Reporter::written(StorageDone message) {
+  if (complained_) return;
+  complained_ = true;
+  log_error(absl::StrCat("metrics are not written any more, training goes on: ", std::string(message.result.message())));
+}
+
+void Reporter::show(const MetricsLine& line) {
+  const auto& r = line.report;
+  if (setup_.console == Console::kNone) return;
+  const double left_s = static_cast<double>(setup_.steps - r.step.value) * recent_step_s_;
+  std::string text = absl::StrFormat("loss %.4f  norm %.3f  lr %.3g  %.0f tokens/s  mfu %.1f %%", r.loss, r.grad_norm, r.learning_rate,
+                                     line.tokens_per_s, 100 * line.mfu);
+  if (r.skipped) absl::StrAppend(&text, "  skipped");
+  if (r.validation_loss) absl::StrAppend(&text, absl::StrFormat("  validation %.4f", *r.validation_loss));
+  if (setup_.console == Console::kBar) {
+    const double share = static_cast<double>(r.step.value) / static_cast<double>(std::max<std::int64_t>(1, setup_.steps));
+    std::fprintf(stderr, "\r\033[K[%s] %lld/%lld  %s  left %s%s", bar(share, 24).c_str(), static_cast<long long>(r.step.value),
+                 static_cast<long long>(setup_.steps), text.c_str(), duration(left_s).c_str(),
+                 r.validation_loss || r.step.value == setup_.steps ? "\n" : "");
+    std::fflush(stderr);
+  } else if (r.step.value % setup_.log_every == 0 || r.step.value == setup_.steps || r.validation_loss) {
+    std::printf("step %lld/%lld  %s\n", static_cast<long long>(r.step.value), static_cast<long long>(setup_.steps), text.c_str());
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace troupe::actors

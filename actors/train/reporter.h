@@ -1,0 +1,63 @@
+// What people and files are told of each step: OUT/metrics.jsonl, and a line or a progress bar on the terminal.
+//
+// Acts:  StepClosed -> a line of metrics.jsonl on the metrics stream, flushed; the console. In step order.
+// Owns: the metrics file. Fails: never; a full disk is said once and the run goes on.
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <optional>
+
+#include "actors/plan/plan.h"
+#include "actors/protocol.h"
+#include "runtime/actor/actor.h"
+#include "runtime/device/storage.h"
+
+namespace troupe::actors {
+
+// One line of metrics.jsonl, without the newline. Floats as %.9g, so that they read back to the same float; what is not finite is null.
+//   loss          mean over the step's unmasked tokens      tokens        unmasked tokens of the run so far
+//   tokens_per_s  global_batch * seq_len / step_s           mfu           flops of a step / step_s / peak
+//   step_s        open to closed                            data_wait_s   a stage had room and no batch was read
+//   checkpoint_wait_s  the compute stream stood waiting for a snapshot to be copied
+struct MetricsLine {
+  StepReport report;
+  std::int64_t tokens = 0;
+  double tokens_per_s = 0, mfu = 0;
+
+  std::string to_json() const;
+};
+
+// Keeps the lines of metrics.jsonl up to `last`, durably; no file is fine. A resume calls it with its checkpoint's step.
+Status cut_metrics(const std::string& path, StepId last);
+
+class Reporter : public actor::Actor {
+ public:
+  enum class Console { kNone, kLines, kBar };
+  struct Setup {
+    const plan::Plan& plan;
+    std::string metrics_path;
+    device::Stream& metrics;
+    std::int64_t tokens = 0;       // of the run before
+    std::int64_t steps = 0;        // where the run ends
+    double peak_flops_per_s = 0;   // what mfu is a share of
+    Console console = Console::kLines;
+    std::int64_t log_every = 1;
+    std::function<void(const StepReport&)> on_step;
+  };
+  explicit Reporter(Setup setup);
+  ~Reporter() override;
+
+ private:
+  void closed(StepClosed message);
+  void written(StorageDone message);
+  void show(const MetricsLine& line);
+
+  const Setup setup_;
+  std::optional<device::FileWriter> file_;  // touched on the metrics stream only
+  std::int64_t tokens_;
+  double recent_step_s_ = 0;                // moving average, for the time left
+  bool complained_ = false;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,215 @@
+#include "actors/train/stage.h"
+
+#include "actors/train/stage_flight.h"
+#include "models/flops.h"
+
+namespace troupe::actors {
+
+using actor::Delivery;
+
+Stage::Stage(Setup setup)
+    : plan_(setup.plan),
+      shape_(setup.shape),
+      memory_(setup.memory),
+      kernels_(setup.kernels),
+      stream_(setup.stream),
+      seed_(setup.seed),
+      shards_(std::move(setup.shards)) {
+  on(&Stage::task_done);
+  activation_out.on_credit(&Stage::credit_came);
+  gradient_out.on_credit(&Stage::credit_came);
+  evaluation_out.on_credit(&Stage::credit_came);
+
+  std::size_t next = 0;
+  const auto& model = plan_.model;
+  if (memory_.inverse_frequency) models::write_inverse_frequencies(model, memory_.inverse_frequency);
+  if (shape_.first()) {
+    embedding_.emplace(model, setup.blocks[next].weights, setup.blocks[next].gradients);
+    ++next;
+  }
+  for (int layer = 0; layer < shape_.layers(); ++layer, ++next) {
+    const auto frequencies = memory_.inverse_frequency ? device::ConstTensorView(memory_.inverse_frequency.view())
+                                                       : device::ConstTensorView();
+    layers_.emplace_back(model, shape_.block(layer), setup.blocks[next].weights, setup.blocks[next].gradients, frequencies);
+  }
+  if (shape_.last()) {
+    head_.emplace(model, setup.blocks[next].weights, setup.blocks[next].gradients, setup.projection, setup.projection_gradient,
+                  plan_.chunk_tokens);
+  }
+  for (int slot = shape_.in_flight - 1; slot >= 0; --slot) free_slots_.push_back(slot);
+}
+
+Stage::~Stage() = default;
+
+void Stage::connect_to(actor::Ref device, actor::Ref ledger) {
+  device_ = std::move(device);
+  ledger_ = std::move(ledger);
+}
+
+void Stage::started() {
+  gradient_name_ = name_for(gradient_in.name());
+  activation_name_ = name_for(activation_in.name());
+}
+
+void Stage::batch_arrived(Delivery<Batch> delivery) {
+  batches_.push_back(std::move(delivery));
+  start_what_can();
+}
+
+void Stage::activation_arrived(Delivery<Activation> delivery) {
+  activations_.push_back(std::move(delivery));
+  start_what_can();
+}
+
+void Stage::gradient_arrived(Delivery<Gradient> delivery) {
+  gradients_.push_back(std::move(delivery));
+  start_what_can();
+}
+
+void Stage::evaluation_batch_arrived(Delivery<Batch> delivery) {
+  evaluation_batches_.push_back(std::move(delivery));
+  start_what_can();
+}
+
+void Stage::evaluation_arrived(Delivery<Activation> delivery) {
+  evaluations_.push_back(std::move(delivery));
+  start_what_can();
+}
+
+void Stage::credit_came() { start_what_can(); }
+
+void Stage::start_what_can() {
+  start_backward();
+  start_forward();
+  start_evaluation();
+  show_state();
+}
+
+void Stage::run(std::unique_ptr<DeviceTask>& place, task::Task<> body, Pass pass) {
+  place = std::make_unique<DeviceTask>(std::move(body), self(), static_cast<std::uint64_t>(pass));
+  send(device_, RunTask{place.get()});
+}
+
+bool Stage::start_forward() {
+  if (forward_ || batches_.empty() || (!shape_.first() && activations_.empty()) || free_slots_.empty()) return false;
+  if (!shape_.last() && !activation_out.ready()) return false;
+
+  auto flight = std::make_unique<Flight>();
+  flight->slot = free_slots_.back();
+  free_slots_.pop_back();
+  flight->batch = std::move(batches_.front());
+  batches_.pop_front();
+  flight->step = flight->batch.message.step;
+  flight->micro_batch = flight->batch.message.micro_batch;
+  if (!shape_.first()) {
+    flight->activation = std::move(activations_.front());
+    activations_.pop_front();
+    TROUPE_CHECK(flight->activation.message.step == flight->step && flight->activation.message.micro_batch == flight->micro_batch)
+        << name() << " got the activation of another micro-batch than its batch";
+  }
+  if (!shape_.last()) {
+    flight->out = activation_out.take();
+    flight->sent = memory_.activations_out[static_cast<std::size_t>(flight->out.index)];
+  }
+  forwarding_ = flight.get();
+  in_flight_.push_back(std::move(flight));
+  run(forward_, forward_pass(*forwarding_), Pass::kForward);
+  return true;
+}
+
+bool Stage::start_backward() {
+  if (backward_ || in_flight_.empty()) return false;
+  Flight& flight = *in_flight_.front();
+  if (!flight.forwarded || (!shape_.last() && gradients_.empty())) return false;
+  if (!shape_.first() && !gradient_out.ready()) return false;
+  if (!shape_.last()) {
+    flight.gradient = std::move(gradients_.front());
+    gradients_.pop_front();
+    TROUPE_CHECK(flight.gradient.message.step == flight.step && flight.gradient.message.micro_batch == flight.micro_batch)
+        << name() << " got the gradient of another micro-batch than its oldest";
+  }
+  if (!shape_.first()) {
+    flight.gradient_slot = gradient_out.take();
+    flight.sent_gradient = memory_.gradients_out[static_cast<std::size_t>(flight.gradient_slot.index)];
+  }
+  run(backward_, backward_pass(flight), Pass::kBackward);
+  return true;
+}
+
+bool Stage::start_evaluation() {
+  if (evaluation_ || evaluation_batches_.empty() || (!shape_.first() && evaluations_.empty())) return false;
+  if (!shape_.last() && !evaluation_out.ready()) return false;
+  evaluating_ = std::make_unique<Flight>();
+  Flight& flight = *evaluating_;
+  flight.batch = std::move(evaluation_batches_.front());
+  evaluation_batches_.pop_front();
+  flight.step = flight.batch.message.step;
+  flight.micro_batch = flight.batch.message.micro_batch;
+  if (!shape_.first()) {
+    flight.activation = std::move(evaluations_.front());
+    evaluations_.pop_front();
+  }
+  if (!shape_.last()) {
+    flight.out = evaluation_out.take();
+    flight.sent = memory_.evaluation_out[static_cast<std::size_t>(flight.out.index)];
+  }
+  run(evaluation_, evaluation_pass(flight), Pass::kEvaluation);
+  return true;
+}
+
+void Stage::task_done(TaskDone message) {
+  switch (static_cast<Pass>(message.token)) {
+    case Pass::kForward: forward_done(message.done); break;
+    case Pass::kBackward: backward_done(message.done); break;
+    case Pass::kEvaluation: evaluation_done(message.done); break;
+  }
+  start_what_can();
+}
+
+void Stage::forward_done(const device::Event& done) {
+  forward_.reset();
+  Flight& flight = *std::exchange(forwarding_, nullptr);
+  flight.forwarded = true;
+  if (!shape_.last()) activation_out.send(flight.out, {flight.step, flight.micro_batch, flight.sent, done});
+}
+
+void Stage::backward_done(const device::Event& done) {
+  backward_.reset();
+  const std::unique_ptr<Flight> flight = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  if (!shape_.first()) gradient_out.send(flight->gradient_slot, {flight->step, flight->micro_batch, flight->sent_gradient, done});
+  flight->batch.credit.release(done);
+  flight->activation.credit.release(done);
+  flight->gradient.credit.release(done);
+  free_slots_.push_back(flight->slot);
+  if (flight->micro_batch.value == plan_.micro_batches - 1) {
+    for (const auto& shard : shards_) send(shard, BlockGradientReady{flight->step});
+  }
+}
+
+void Stage::evaluation_done(const device::Event& done) {
+  evaluation_.reset();
+  const std::unique_ptr<Flight> flight = std::move(evaluating_);
+  if (!shape_.last()) evaluation_out.send(flight->out, {flight->step, flight->micro_batch, flight->sent, done});
+  flight->batch.credit.release(done);
+  flight->activation.credit.release(done);
+}
+
+void Stage::show_state() {
+  using trace::State;
+  if (forward_ || backward_ || evaluation_) {
+    set_state(State::kReady);
+  } else if (!in_flight_.empty() && !shape_.first() && !gradient_out.ready() && (shape_.last() || !gradients_.empty())) {
+    set_state(State::kWaitingForCredit, gradient_out.trace_name());
+  } else if (!batches_.empty() && !shape_.last() && !free_slots_.empty() && !activation_out.ready()) {
+    set_state(State::kWaitingForCredit, activation_out.trace_name());
+  } else if (!in_flight_.empty() && !shape_.last()) {
+    set_state(State::kWaitingForInput, gradient_name_);
+  } else if (!batches_.empty() && !shape_.first()) {
+    set_state(State::kWaitingForInput, activation_name_);
+  } else {
+    set_state(State::kIdle);
+  }
+}
+
+}  // namespace troupe::actors

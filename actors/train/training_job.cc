@@ -1,0 +1,266 @@
+#include "actors/train/training_job.h"
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "actors/train/checkpoint_writer.h"
+#include "actors/train/evaluator.h"
+#include "actors/train/ledger.h"
+#include "actors/train/parameter_shard.h"
+#include "actors/train/source.h"
+#include "actors/train/stage.h"
+#include "models/checkpoint/directory.h"
+#include "models/checkpoint/inspect.h"
+#include "runtime/base/log.h"
+#include "runtime/device/host_stream.h"
+
+namespace troupe::actors {
+namespace {
+
+std::string metrics_path(const plan::JobConfig& job) { return job.job.output + "/metrics.jsonl"; }
+
+StatusOr<std::unique_ptr<const data::Corpus>> open_for(const plan::JobConfig& job, const plan::Plan& plan, const std::string& path) {
+  data::CorpusOptions options{.vocab_size = static_cast<std::int32_t>(plan.model.vocabulary)};
+  if (job.data.end_of_document) options.end_of_document = *job.data.end_of_document;
+  TROUPE_ASSIGN_OR_RETURN(auto corpus, data::open_corpus(path, options));
+  return std::unique_ptr<const data::Corpus>(std::move(corpus));
+}
+
+}  // namespace
+
+World World::on_this_machine(const kernels::Table& kernels, const Clock& clock) {
+  World world{.kernels = kernels, .clock = clock, .system = {}, .make_stream = {}};
+  world.make_stream = [](std::string name, int threads, device::Buffer scratch) {
+    return std::make_unique<device::HostStream>(std::move(name), threads, std::move(scratch));
+  };
+  return world;
+}
+
+TrainingJob::TrainingJob(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options)
+    : job_(std::move(job)), plan_(std::move(plan)), world_(world), options_(options) {}
+
+StatusOr<std::unique_ptr<TrainingJob>> TrainingJob::create(plan::JobConfig job, plan::Plan plan, const World& world,
+                                                           const JobOptions& options) {
+  std::unique_ptr<TrainingJob> made(new TrainingJob(std::move(job), std::move(plan), world, options));
+  TROUPE_RETURN_IF_ERROR(made->open_data());
+  TROUPE_RETURN_IF_ERROR(made->open_folder());
+  made->take_memory();
+  TROUPE_RETURN_IF_ERROR(made->resume());
+  made->build();
+  return made;
+}
+
+Status TrainingJob::open_data() {
+  if (job_.data.train.empty()) {
+    return absl::InvalidArgumentError("data.train is not given: name a corpus made by `troupe data prepare`, a Megatron .bin/.idx prefix, or "
+                                      "an llm.c .bin file");
+  }
+  const data::SampleOptions samples{.seq_len = plan_.geometry.seq_len, .document_masks = job_.data.document_mask,
+                                    .restart_positions = false};
+  TROUPE_ASSIGN_OR_RETURN(auto corpus, open_for(job_, plan_, job_.data.train));
+  TROUPE_ASSIGN_OR_RETURN(auto training,
+                          data::SampleSource::for_training(std::move(corpus), samples, static_cast<std::uint64_t>(job_.job.seed)));
+  training_data_.emplace(std::move(training));
+  if (plan_.evaluation_batches == 0) return ok();
+  if (job_.data.validation.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("validation.interval = ", job_.validation.interval,
+                                                   " but data.validation is not given: name a corpus, or set validation.interval = 0"));
+  }
+  TROUPE_ASSIGN_OR_RETURN(auto held_out, open_for(job_, plan_, job_.data.validation));
+  TROUPE_ASSIGN_OR_RETURN(auto validation, data::SampleSource::for_validation(std::move(held_out), samples,
+                                                                              plan_.evaluation_batches * plan_.geometry.batch));
+  validation_data_.emplace(std::move(validation));
+  return ok();
+}
+
+Status TrainingJob::open_folder() {
+  TROUPE_ASSIGN_OR_RETURN(auto lock, checkpoint::RunLock::take(job_.job.output));
+  lock_ = std::move(lock);
+  disk_ = std::make_unique<checkpoint::Disk>();
+  if (!job_.checkpoint.resume && options_.save &&
+      (std::filesystem::exists(metrics_path(job_)) || std::filesystem::exists(checkpoint::checkpoints_folder(job_.job.output)))) {
+    return absl::AlreadyExistsError(absl::StrCat("job.output = ", job_.job.output,
+                                                 " holds a run and checkpoint.resume = false: choose another folder, or resume"));
+  }
+  return ok();
+}
+
+void TrainingJob::take_memory() {
+  pool_ = std::make_unique<device::BufferPool>(plan_.pool_bytes);
+  device::PoolAllocator from(*pool_);
+  for (const auto& stage : plan_.stages) stages_.push_back(plan::StageMemory::take(plan_.model, stage, plan_.stage_options(), from));
+  for (const auto& block : plan_.blocks) {
+    shards_.push_back(plan::ShardMemory::take(plan_.model, block, plan_.geometry.compute, plan_.snapshots, from));
+  }
+}
+
+Status TrainingJob::resume() {
+  if (!options_.save) return ok();
+  auto newest = checkpoint::newest_complete(job_.job.output);
+  if (absl::IsNotFound(newest.status())) {
+    TROUPE_RETURN_IF_ERROR(cut_metrics(metrics_path(job_), StepId(0)));
+  } else {
+    TROUPE_RETURN_IF_ERROR(newest.status());
+    TROUPE_ASSIGN_OR_RETURN(auto reader, checkpoint::CheckpointReader::open(newest->path));
+    // Every byte once more than restoring needs: a run that goes on from a flipped bit would not be noticed for days.
+    TROUPE_RETURN_IF_ERROR(checkpoint::verify(newest->path));
+    TROUPE_ASSIGN_OR_RETURN(start_, restore(reader, plan_, shards_));
+    if (start_.samples != start_.step.value * plan_.global_batch) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          newest->path, " was saved after ", start_.samples, " samples in ", start_.step.value, " steps, but training.global_batch = ",
+          plan_.global_batch, ": resume with the global batch it was made with"));
+    }
+    TROUPE_RETURN_IF_ERROR(cut_metrics(metrics_path(job_), start_.step));
+    log_info(absl::StrCat("resuming after step ", start_.step.value, " from ", newest->path));
+  }
+  TROUPE_RETURN_IF_ERROR(checkpoint::remove_leftovers(*disk_, job_.job.output).status());
+  return device::write_file_durably(job_.job.output + "/config.resolved.toml", plan::resolved(job_));
+}
+
+void TrainingJob::build() {
+  const auto& model = plan_.model;
+  const auto seed = static_cast<std::uint64_t>(job_.job.seed);
+  system_ = std::make_unique<actor::System>(world_.system);
+  device::Buffer scratch = pool_->take("scratch", plan_.scratch_bytes);
+  compute_ = world_.make_stream("compute", plan_.threads, std::move(scratch));
+  copy_ = world_.make_stream("copy", 1, {});
+  loader_ = world_.make_stream("loader", 1, {});
+  storage_ = world_.make_stream("storage", 1, {});
+  metrics_ = world_.make_stream("metrics", 1, {});
+
+  auto& device = system_->add<DeviceLoop>("device", *compute_, world_.clock, world_.max_operations);
+
+  std::vector<ParameterShard*> shards;
+  for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
+    const bool shared = block == 0 && model.tied_embeddings;
+    shards.push_back(&system_->add<ParameterShard>(
+        absl::StrCat("shard-", block),
+        ParameterShard::Setup{.model = model, .layout = plan_.blocks[block], .memory = shards_[block], .kernels = world_.kernels,
+                              .compute = *compute_, .copy = *copy_, .optimizer = job_.optimizer, .seed = seed,
+                              .restored = start_.step.value > 0, .start = start_.step, .uses = shared ? 2 : 1}));
+  }
+  std::vector<actor::Ref> shard_refs;
+  for (auto* shard : shards) shard_refs.push_back(shard->self());
+
+  std::vector<Stage*> stages;
+  for (std::size_t i = 0; i < plan_.stages.size(); ++i) {
+    const auto& shape = plan_.stages[i];
+    const std::int32_t first = shape.first() ? 0 : shape.block(0).value;
+    const std::int32_t end = shape.last() ? model.head_block().value + 1 : shape.block(shape.layers()).value;
+    Stage::Setup setup{.plan = plan_, .shape = shape, .memory = stages_[i], .kernels = world_.kernels, .stream = *compute_, .seed = seed};
+    for (std::int32_t block = first; block < end; ++block) {
+      const auto at = static_cast<std::size_t>(block);
+      setup.blocks.push_back({models::BlockWeights(plan_.blocks[at], shards_[at].weights.view()),
+                              models::BlockGradients(plan_.blocks[at], shards_[at].gradient.view())});
+      setup.shards.push_back(shard_refs[at]);
+    }
+    if (shape.last()) {
+      const auto& holder = model.tied_embeddings ? shards_.front() : shards_.back();
+      const auto& layout = model.tied_embeddings ? plan_.blocks.front() : plan_.blocks.back();
+      const auto role = model.tied_embeddings ? models::Role::kTokenEmbedding : models::Role::kHead;
+      setup.projection = models::BlockWeights(layout, holder.weights.view())[role];
+      setup.projection_gradient = model.tied_embeddings ? holder.head_gradient.view()
+                                                        : models::BlockGradients(layout, holder.gradient.view())[role];
+      if (model.tied_embeddings) setup.shards.push_back(shard_refs.front());
+    }
+    stages.push_back(&system_->add<Stage>(absl::StrCat("stage-", i), std::move(setup)));
+  }
+
+  std::vector<std::vector<models::MicroBatchInputs>*> inputs, evaluation_inputs;
+  for (auto& memory : stages_) {
+    inputs.push_back(&memory.inputs);
+    evaluation_inputs.push_back(&memory.evaluation_inputs);
+  }
+  const auto layout = data::BatchLayout::create(plan_.global_batch, plan_.geometry.batch, 1);
+  TROUPE_CHECK(layout.ok()) << std::string(layout.status().message());
+  auto& source = system_->add<Source>(
+      "source", Source::Setup{.feed = {.port = "batch-", .source = *training_data_, .geometry = plan_.geometry, .samples = {},
+                                       .loader = *loader_, .inputs = inputs},
+                              .layout = *layout,
+                              .first_step = StepId(start_.step.value + 1),
+                              .last_step = job_.training.steps});
+  Evaluator* evaluator = nullptr;
+  if (plan_.evaluation_batches > 0) {
+    evaluator = &system_->add<Evaluator>("evaluator",
+                                         BatchFeed::Setup{.port = "batch-", .source = *validation_data_, .geometry = plan_.geometry,
+                                                          .samples = {}, .loader = *loader_, .inputs = evaluation_inputs},
+                                         plan_.evaluation_batches);
+  }
+  auto& writer = system_->add<CheckpointWriter>(
+      "checkpoint-writer", CheckpointWriter::Setup{.plan = plan_, .shards = shards_, .storage = *storage_, .disk = *disk_,
+                                                   .clock = world_.clock, .output = job_.job.output, .config = plan::resolved(job_),
+                                                   .seed = seed, .keep_latest_k = job_.checkpoint.keep_latest_k});
+  auto& reporter = system_->add<Reporter>(
+      "reporter", Reporter::Setup{.plan = plan_, .metrics_path = metrics_path(job_), .metrics = *metrics_, .tokens = start_.tokens,
+                                  .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
+                                  .console = options_.console, .log_every = job_.metrics.log_every,
+                                  .on_step = options_.on_step});
+  auto& ledger = system_->add<Ledger>(
+      "ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save, .hold_after = options_.hold_after, .compute = *compute_});
+  ledger_ = ledger.self();
+
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const auto& shape = plan_.stages[i];
+    stages[i]->connect_to(device.self(), ledger_);
+    actor::connect(source.feed().out(static_cast<int>(i)), stages[i]->batch, {.credits = shape.batch_credits});
+    if (evaluator) {
+      actor::connect(evaluator->feed().out(static_cast<int>(i)), stages[i]->evaluation_batch, {.credits = plan::kEvaluationCredits});
+    }
+    if (shape.last()) continue;
+    actor::connect(stages[i]->activation_out, stages[i + 1]->activation_in, {.credits = shape.activation_credits});
+    actor::connect(stages[i + 1]->gradient_out, stages[i]->gradient_in, {.credits = plan_.stages[i + 1].gradient_credits});
+    if (evaluator) actor::connect(stages[i]->evaluation_out, stages[i + 1]->evaluation_in, {.credits = plan::kEvaluationCredits});
+  }
+  for (auto* shard : shards) shard->connect_to(device.self(), ledger_, writer.self());
+  source.connect_to(ledger_);
+  writer.connect_to(ledger_);
+  ledger.connect_to(source.self(), shard_refs, writer.self(), reporter.self(), evaluator ? evaluator->self() : actor::Ref());
+}
+
+TrainingJob::~TrainingJob() {
+  // Streams first: what they still run reads the actors' memory and posts to them.
+  const auto deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(job_.limits.shutdown_seconds * 1e9));
+  if (system_) {
+    if (Status status = system_->shutdown(deadline); !status.ok()) log_error(std::string(status.message()));
+  }
+  for (auto* stream : {&compute_, &copy_, &loader_, &storage_, &metrics_}) stream->reset();
+}
+
+Status TrainingJob::run() {
+<<<<<<< HEAD
+  start();
+  return wait();
+}
+
+void TrainingJob::start() { system_->start(); }
+
+Status TrainingJob::wait() { return system_->wait(); }
+
+void TrainingJob::hold_after(StepId step) { ledger_.send(HoldAfter{step}); }
+
+void TrainingJob::request_stop(const std::string& reason) { ledger_.send(StopRequested{reason}); }
+=======
+  {
+    std::lock_guard lock(stop_mutex_);
+    system_->start();
+    started_ = true;
+    if (stop_reason_) ledger_.send(StopRequested{*stop_reason_});
+  }
+  return system_->wait();
+}
+
+void TrainingJob::request_stop(const std::string& reason) {
+  std::lock_guard lock(stop_mutex_);
+  if (started_) {
+    ledger_.send(StopRequested{reason});
+  } else {
+    stop_reason_ = reason;
+  }
+}
+>>>>>>> refs/heads/faults
+
+JobSummary TrainingJob::summary() const {
+  return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .compute_waited_ns = compute_->waited_ns()};
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,110 @@
+// A training job in this process: everything a plan says, built, connected, run.
+//
+// The same actors run on real threads and streams or in the deterministic world: what differs comes in through World.
+// Threads: one builds, runs and destroys; request_stop by any.
+// Owns: pool, streams, actors. Errors: a folder in use, a checkpoint that does not fit, a corpus that cannot be read, before anything is
+// changed; run() gives the first failure with its chain.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "actors/plan/plan.h"
+#include "actors/plan/shard_memory.h"
+#include "actors/protocol.h"
+#include "actors/train/reporter.h"
+#include "models/checkpoint/disk.h"
+#include "models/checkpoint/run_lock.h"
+#include "models/data/sample_source.h"
+#include "runtime/actor/system.h"
+
+namespace troupe::actors {
+
+class DeviceLoop;
+
+// What stands behind the seams.
+struct World {
+  const kernels::Table& kernels;
+  const Clock& clock;
+  actor::System::Options system;
+  // A stream of that many compute threads; `scratch` only for the compute stream.
+  std::function<std::unique_ptr<device::Stream>(std::string name, int threads, device::Buffer scratch)> make_stream;
+  int max_operations = 256;          // of the device loop
+
+  static World on_this_machine(const kernels::Table& kernels, const Clock& clock);
+};
+
+struct JobOptions {
+  bool save = true;
+  Reporter::Console console = Reporter::Console::kLines;
+  double peak_flops_per_s = 0;       // what MFU is a share of; 0 leaves it at 0
+  // Called with every step's report, on an actor's thread: must not block.
+  std::function<void(const StepReport&)> on_step;
+  StepId hold_after = StepId(INT64_MAX);  // see TrainingJob::hold_after
+};
+
+// Facts of a finished or running job, for reports, benchmarks and tests.
+struct JobSummary {
+  std::int64_t pool_takes = 0, pool_peak_bytes = 0;
+  std::int64_t compute_waited_ns = 0;
+};
+
+class TrainingJob {
+ public:
+  static StatusOr<std::unique_ptr<TrainingJob>> create(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options);
+  ~TrainingJob();
+
+  // Until the last step, a stop, or a failure.
+  Status run();
+<<<<<<< HEAD
+  // run() in two parts, for whoever does something between the steps.
+  void start();
+  Status wait();
+  // The job goes on up to and with `step` and holds there.
+  void hold_after(StepId step);
+=======
+  // From any thread, at any time; before run() the run ends after its first step.
+>>>>>>> refs/heads/faults
+  void request_stop(const std::string& reason);
+
+  StepId resumed_at() const { return start_.step; }
+  const plan::Plan& plan() const { return plan_; }
+  actor::System& system() { return *system_; }
+  JobSummary summary() const;
+  // Master parameters of a block, for tests; between run()s only.
+  const plan::ShardMemory& shard(BlockIndex block) const { return shards_[static_cast<std::size_t>(block.value)]; }
+
+ private:
+  TrainingJob(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options);
+  Status open_folder();
+  Status open_data();
+  void take_memory();
+  Status resume();
+  void build();
+
+  const plan::JobConfig job_;
+  const plan::Plan plan_;
+  const World world_;
+  const JobOptions options_;
+  std::optional<checkpoint::RunLock> lock_;
+  RunState start_;
+  std::optional<data::SampleSource> training_data_, validation_data_;
+
+  // In order of life: what is below uses what is above.
+  std::unique_ptr<device::BufferPool> pool_;
+  std::vector<plan::StageMemory> stages_;
+  std::vector<plan::ShardMemory> shards_;
+  std::unique_ptr<checkpoint::Disk> disk_;
+  std::unique_ptr<actor::System> system_;
+  std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_;
+  actor::Ref ledger_;
+
+  std::mutex stop_mutex_;                    // guards what follows: a signal may come before run()
+  bool started_ = false;
+  std::optional<std::string> stop_reason_;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,53 @@
+// Every op of the table as a template over the instruction set, and what their bodies share: choosing the
+// element type and cutting work into shares worth a thread.
+//
+// The bodies are compiled for any x86-64; they check shapes, split, and call the loops in isa/. Threads: as
+// kernels/table.h. Scratch: only matmul, attention and cross_entropy_head use the stream's; the ops of
+// norm.cc, activation.cc, elementwise.cc and optimizer.cc need none. Bits: of those ops, independent of the
+// team's size; they differ between instruction sets.
+#pragma once
+
+#include "kernels/check_shapes.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/table.h"
+
+namespace troupe::kernels::cpu {
+
+#define TROUPE_CPU_DECLARE(member, Op) \
+  template <Isa>                       \
+  void member(Stream& stream, const Op& op);
+TROUPE_KERNELS(TROUPE_CPU_DECLARE)
+#undef TROUPE_CPU_DECLARE
+
+// Instantiates an op for every instruction set; at the end of the source that defines it.
+#define TROUPE_CPU_OP(member, Op)                           \
+  template void member<Isa::kBaseline>(Stream&, const Op&); \
+  template void member<Isa::kAvx2>(Stream&, const Op&);     \
+  template void member<Isa::kAvx512>(Stream&, const Op&)
+
+// Calls body.operator()<float>() or <bfloat16>().
+template <class Body>
+void by_type(device::DType type, const Body& body) {
+  if (type == device::DType::kF32) {
+    body.template operator()<float>();
+  } else {
+    TROUPE_CHECK(type == device::DType::kBF16)
+        << "a kernel for bf16 and fp32 was given " << device::name(type);
+    body.template operator()<device::bfloat16>();
+  }
+}
+
+// The data of an optional tensor, null where it is left out.
+template <class T, class View>
+auto optional(const View& view) {
+  return view ? view.template data<T>() : nullptr;
+}
+
+// Work is shared out in pieces of at least this many elements (16 KiB of bf16): less is not worth waking a
+// thread.
+inline constexpr std::int64_t kPieceElements = 8192;
+constexpr std::int64_t rows_per_piece(std::int64_t row_elements) {
+  return row_elements >= kPieceElements ? 1 : kPieceElements / (row_elements > 0 ? row_elements : 1);
+}
+
+}  // namespace troupe::kernels::cpu

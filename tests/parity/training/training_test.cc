@@ -1,0 +1,96 @@
+// What a plan must not change: the numbers.
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu.h"
+#include "tests/support/tiny_job.h"
+
+namespace troupe::test {
+namespace {
+
+class Training : public testing::Test {
+ protected:
+  Outcome run(const std::vector<std::string>& overrides) {
+    const std::string output = absl::StrCat(folder_.path(), "/run-", runs_++);
+    return run_job(tiny_config(corpus_, output), overrides, kernels::cpu::table());
+  }
+
+  TemporaryFolder folder_;
+  std::string corpus_ = make_corpus(folder_.path(), 60);
+  int runs_ = 0;
+};
+
+void expect_equal_bits(const Outcome& a, const Outcome& b) {
+  ASSERT_TRUE(a.status.ok()) << a.status;
+  ASSERT_TRUE(b.status.ok()) << b.status;
+  ASSERT_FALSE(a.losses.empty());
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+}
+
+TEST_F(Training, LearnsAndReportsEachStep) {
+  const auto outcome = run({"--training.steps=30"});
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  ASSERT_EQ(outcome.losses.size(), 30u);
+  EXPECT_NEAR(outcome.losses.front(), std::log(257.0), 0.15);  // nothing is known yet
+  EXPECT_LT(outcome.losses.back(), outcome.losses.front() - 1);
+}
+
+TEST_F(Training, GivesTheSameBitsAgain) { expect_equal_bits(run({}), run({})); }
+
+TEST_F(Training, GivesTheSameBitsForAnyNumberOfStages) {
+  const auto one = run({});
+  expect_equal_bits(one, run({"--parallelism.pipeline=2"}));
+  expect_equal_bits(one, run({"--parallelism.pipeline=4"}));
+}
+
+TEST_F(Training, GivesTheSameBitsForAnyNumberOfStagesWithTiedEmbeddings) {
+  const auto one = run({"--model.tied_embeddings=true"});
+  expect_equal_bits(one, run({"--model.tied_embeddings=true", "--parallelism.pipeline=2"}));
+  expect_equal_bits(one, run({"--model.tied_embeddings=true", "--parallelism.pipeline=4"}));
+}
+
+TEST_F(Training, RecomputeChangesNoBit) {  // CASES T12: also with dropout
+  for (const char* dropout : {"--model.dropout=0", "--model.dropout=0.1"}) {
+    const auto kept = run({dropout});
+    expect_equal_bits(kept, run({dropout, "--training.recompute=selective"}));
+    expect_equal_bits(kept, run({dropout, "--training.recompute=full", "--parallelism.pipeline=2"}));
+  }
+}
+
+TEST_F(Training, EvaluationChangesNoBitOfTraining) {
+  const auto alone = run({});
+  const auto evaluated = run({absl::StrCat("--data.validation=", corpus_), "--validation.interval=2", "--validation.steps=3"});
+  expect_equal_bits(alone, evaluated);
+  ASSERT_EQ(evaluated.validation.size(), 3u);
+  EXPECT_GT(evaluated.validation.at(2), evaluated.validation.at(6));
+  const auto staged = run({absl::StrCat("--data.validation=", corpus_), "--validation.interval=2", "--validation.steps=3",
+                           "--parallelism.pipeline=4"});
+  EXPECT_EQ(evaluated.validation, staged.validation);
+}
+
+TEST_F(Training, CutsTheBatchAsItLikesWithoutChangingTheLoss) {  // CASES T03, T40, T41
+  // At a rate as of real training: a tenfold one lets AdamW blow the last bits up within these steps.
+  const auto single = run({"--training.micro_batch=1", "--training.global_batch=8", "--training.steps=20", "--optimizer.lr=0.001"});
+  const auto four = run({"--training.micro_batch=4", "--training.global_batch=8", "--training.steps=20", "--optimizer.lr=0.001"});
+  ASSERT_TRUE(single.status.ok() && four.status.ok()) << single.status << four.status;
+  ASSERT_EQ(single.losses.size(), four.losses.size());
+  for (std::size_t i = 0; i < single.losses.size(); ++i) {
+    EXPECT_NEAR(single.losses[i] / four.losses[i], 1, 1e-6) << "step " << i + 1;
+  }
+}
+
+TEST_F(Training, ResumesWithTheSameBits) {
+  const auto whole = run({"--training.steps=8", "--optimizer.lr=0.003"});
+  const std::string output = folder_.path() + "/resumed";
+  const auto config = tiny_config(corpus_, output);
+  const std::vector<std::string> first{"--training.steps=8", "--lr_scheduler.total_steps=8", "--optimizer.lr=0.003"};
+  auto part = first;
+  part.push_back("--training.steps=3");
+  ASSERT_TRUE(run_job(config, part, kernels::cpu::table()).status.ok());
+  const auto resumed = run_job(config, first, kernels::cpu::table());
+  expect_equal_bits(whole, resumed);
+}
+
+}  // namespace
+}  // namespace troupe::test

@@ -1,0 +1,103 @@
+#include "tests/support/tiny_job.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "models/data/prepare.h"
+#include "runtime/base/rng.h"
+
+namespace troupe::test {
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "troupe-XXXXXX").string();
+  TROUPE_CHECK(mkdtemp(pattern.data()) != nullptr) << pattern;
+  path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() { std::filesystem::remove_all(path_); }
+
+std::string make_corpus(const std::string& folder, int documents, double validation) {
+  const std::string text = folder + "/text";
+  std::filesystem::create_directories(text);
+  const RandomStream random({.seed = 99});
+  std::uint64_t draw = 0;
+  const char* words[] = {"actor ", "stage ", "credit ", "the ", "and ", "edge ", "of ", "loss ", "event ", "norm "};
+  for (int i = 0; i < documents; ++i) {
+    std::ofstream file(absl::StrCat(text, "/", i, ".txt"));
+    const auto count = 5 + random.at(draw++) % 40;
+    for (std::uint32_t word = 0; word < count; ++word) file << words[random.at(draw++) % 10];
+  }
+  const data::ByteTokenizer tokenizer;
+  const auto report = data::prepare({text}, tokenizer, {.output = folder + "/corpus", .validation_fraction = validation});
+  TROUPE_CHECK(report.ok()) << std::string(report.status().message());
+  return folder + "/corpus";
+}
+
+Outcome read_metrics(const std::string& output) {
+  Outcome outcome;
+  std::ifstream file(output + "/metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const auto json = nlohmann::json::parse(line);
+    const auto value = [&](const char* key) { return json[key].is_null() ? std::nan("") : json[key].get<double>(); };
+    outcome.losses.push_back(value("loss"));
+    outcome.norms.push_back(value("grad_norm"));
+    outcome.skipped.push_back(json["skipped"].get<bool>());
+    if (json.contains("val_loss")) outcome.validation[json["step"].get<int>()] = json["val_loss"].get<double>();
+  }
+  return outcome;
+}
+
+Outcome run_job(const std::string& config, const std::vector<std::string>& overrides, const kernels::Table& kernels) {
+  Outcome outcome;
+  const auto job = plan::parse_job_config(config, "test.toml", overrides);
+  if (!job.ok()) return {.status = job.status()};
+  const auto plan = plan::make_plan(*job, plan::Cluster::of_this_machine(*job), kernels);
+  if (!plan.ok()) return {.status = plan.status()};
+  const SteadyClock clock;
+  auto made = actors::TrainingJob::create(*job, *plan, actors::World::on_this_machine(kernels, clock),
+                                          {.console = actors::Reporter::Console::kNone});
+  if (!made.ok()) return {.status = made.status()};
+  const Status status = (*made)->run();
+  made->reset();
+  outcome = read_metrics(job->job.output);
+  outcome.status = status;
+  return outcome;
+}
+
+std::string tiny_config(const std::string& corpus, const std::string& output) {
+  return absl::StrCat(R"(
+[job]
+output = ")", output, R"("
+seed = 7
+[device]
+threads = 2
+[model]
+family = "llama"
+vocab_size = 257
+layers = 4
+hidden = 32
+heads = 4
+kv_heads = 2
+intermediate = 48
+max_seq_len = 64
+[data]
+train = ")", corpus, R"("
+[training]
+steps = 6
+seq_len = 16
+micro_batch = 1
+global_batch = 4
+dtype = "fp32"
+[optimizer]
+lr = 0.01
+[checkpoint]
+interval = 0
+)");
+}
+
+}  // namespace troupe::test

@@ -1,0 +1,42 @@
+// A whole training job on a tiny model and corpus, for tests: config, folder, run, what came out.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/train/training_job.h"
+
+namespace troupe::test {
+
+// A folder below the system's temporary one, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// Writes text documents of pseudo-random words and prepares them with the byte tokenizer; gives the corpus's prefix. With validation:
+// PREFIX_train and PREFIX_validation.
+std::string make_corpus(const std::string& folder, int documents, double validation = 0);
+
+struct Outcome {
+  Status status;
+  std::vector<double> losses;                 // of each step, from metrics.jsonl
+  std::vector<double> norms;
+  std::map<int, double> validation;           // step -> loss
+  std::vector<bool> skipped;
+};
+Outcome read_metrics(const std::string& output);
+
+// Builds and runs the job of a config text ("[model]...") with overrides; kernels by table; real threads.
+Outcome run_job(const std::string& config, const std::vector<std::string>& overrides, const kernels::Table& kernels);
+
+// A small Llama-style byte model: 4 layers, hidden 32, 4 heads of 8, 2 kv heads, seq_len 16, global_batch 4, fp32, 6 steps.
+std::string tiny_config(const std::string& corpus, const std::string& output);
+
+}  // namespace troupe::test

@@ -1,0 +1,94 @@
+#include "runtime/task/task.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace troupe::task {
+namespace {
+
+Task<> nothing() { co_return; }
+
+Task<> await_many(int count, int* reached) {
+  for (int i = 0; i < count; ++i) co_await nothing();
+  *reached = count;
+}
+
+Task<> nested(int depth, int* deepest) {
+  if (depth == 0) {
+    ++*deepest;
+    co_return;
+  }
+  co_await nested(depth - 1, deepest);
+}
+
+Task<> turns(std::vector<int>* log, int from) {
+  log->push_back(from);
+  co_await Turn{.key = {.position = from + 1}};
+  log->push_back(from + 1);
+  co_await Turn{.key = {.position = from + 2}};
+  log->push_back(from + 2);
+}
+
+Task<> two_passes(std::vector<int>* log) {
+  co_await turns(log, 0);
+  co_await turns(log, 10);
+}
+
+TEST(Task, AwaitsAMillionThatCompleteAtOnce) {
+  int reached = 0;
+  TaskRun run(await_many(1'000'000, &reached));
+  run.resume();
+  EXPECT_TRUE(run.done());
+  EXPECT_EQ(reached, 1'000'000);
+}
+
+TEST(Task, NestsAsDeepAsMemoryAllowsWithoutUsingTheStack) {
+  int deepest = 0;
+  TaskRun run(nested(20'000, &deepest));
+  run.resume();
+  EXPECT_TRUE(run.done());
+  EXPECT_EQ(deepest, 1);
+}
+
+TEST(Task, DoesNothingBeforeItIsResumed) {
+  std::vector<int> log;
+  TaskRun run(turns(&log, 0));
+  EXPECT_TRUE(log.empty());
+  EXPECT_FALSE(run.done());
+}
+
+TEST(Task, SuspendsAtEveryTurnAlsoInsideAChild) {
+  std::vector<int> log;
+  TaskRun run(two_passes(&log));
+  std::vector<int> awaited;
+  run.resume();
+  while (!run.done()) {
+    ASSERT_NE(run.turn(), nullptr);
+    awaited.push_back(run.turn()->key.position);
+    run.resume();
+  }
+  EXPECT_EQ(awaited, (std::vector<int>{1, 2, 11, 12}));
+  EXPECT_EQ(log, (std::vector<int>{0, 1, 2, 10, 11, 12}));
+  EXPECT_EQ(run.turn(), nullptr);
+}
+
+Task<> holds(std::shared_ptr<int> held) {
+  co_await Turn{};
+  TROUPE_CHECK(held != nullptr) << "used after the turn";
+}
+
+TEST(Task, ReleasesWhatItHoldsWhenDestroyedWhileItWaits) {
+  auto held = std::make_shared<int>(1);
+  {
+    TaskRun run(holds(held));
+    run.resume();
+    EXPECT_EQ(held.use_count(), 2);
+    EXPECT_FALSE(run.done());
+  }
+  EXPECT_EQ(held.use_count(), 1);
+}
+
+}  // namespace
+}  // namespace troupe::task

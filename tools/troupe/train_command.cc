@@ -1,0 +1,90 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "actors/train/peak.h"
+#include "actors/train/training_job.h"
+#include "kernels/cpu/cpu.h"
+#include "runtime/base/log.h"
+#include "runtime/trace/text.h"
+#include "tools/troupe/commands.h"
+
+namespace troupe::tool {
+namespace {
+
+// Turns SIGINT and SIGTERM into a stop after the current step; a second one ends the process at once. SIGQUIT (Ctrl-\) prints what every
+// actor does and waits for, and the run goes on. The signals are blocked before any
+// other thread starts, so that only this one takes them.
+class SignalWatch {
+ public:
+  SignalWatch() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    sigaddset(&signals_, SIGQUIT);
+    sigaddset(&signals_, SIGUSR1);  // ours: the watch itself is to end
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  }
+  ~SignalWatch() { end(); }
+  // Before the job dies: a signal that comes later finds nobody to stop.
+  void end() {
+    if (!thread_.joinable()) return;
+    pthread_kill(thread_.native_handle(), SIGUSR1);
+    thread_.join();
+  }
+  void watch(actors::TrainingJob& job) {
+    thread_ = std::thread([this, &job] {
+      int asked = 0, signal = 0;
+      while (sigwait(&signals_, &signal) == 0 && signal != SIGUSR1) {
+        if (signal == SIGQUIT) {
+          std::fputs(trace::to_text(job.system().probes().snapshot()).c_str(), stderr);
+          continue;
+        }
+        if (++asked > 1) _exit(128 + signal);
+        job.request_stop(absl::StrCat("signal ", signal == SIGINT ? "SIGINT" : "SIGTERM"));
+      }
+    });
+  }
+
+ private:
+  sigset_t signals_;
+  std::thread thread_;
+};
+
+Status train(const std::string& config, const std::vector<std::string>& overrides) {
+  SignalWatch signals;
+  TROUPE_ASSIGN_OR_RETURN(Planned planned, load_plan(config, overrides));
+  TROUPE_RETURN_IF_ERROR(plan::ready_to_train(planned.job));
+  TROUPE_RETURN_IF_ERROR(plan::fits(planned.plan, planned.cluster));
+  const SteadyClock clock;
+  const auto world = actors::World::on_this_machine(kernels::cpu::table(), clock);
+  actors::JobOptions options;
+  if (isatty(STDERR_FILENO)) options.console = actors::Reporter::Console::kBar;
+  options.peak_flops_per_s = actors::measure_matmul_peak(world.kernels, planned.plan.geometry.compute, planned.plan.threads);
+
+  TROUPE_ASSIGN_OR_RETURN(auto job, actors::TrainingJob::create(planned.job, planned.plan, world, options));
+  log_info(absl::StrCat(planned.plan.parameters, " parameters, ", planned.plan.stages.size(), " stage(s), ", planned.plan.threads,
+                        " threads, kernels ", world.kernels.name, ", output ", planned.job.job.output));
+  log_info(absl::StrCat("mfu = flops of a step / step_s / ", static_cast<std::int64_t>(options.peak_flops_per_s / 1e9),
+                        " GFLOP/s, the best matrix product measured now"));
+  signals.watch(*job);
+  const Status status = job->run();
+  signals.end();
+  return status;
+}
+
+}  // namespace
+
+Run add_train(CLI::App& app) {
+  auto config = std::make_shared<std::string>();
+  app.add_option("config", *config, "a TOML file; see tools/configs")->required();
+  app.allow_extras();
+  app.footer("Every setting of the file can be overridden: --training.steps=20");
+  return [&app, config] { return train(*config, app.remaining()); };
+}
+
+}  // namespace troupe::tool
