@@ -46,8 +46,8 @@ TEST_P(AdamW, FollowsTorchForTenSteps) {
   std::vector<Parameter> parameters;
   for (const auto& name : golden.names("param/")) {
     const auto values = golden.floats("param/" + name);
-    parameters.push_back({name, Floats(values), Floats(values.size()), Floats(values.size()), Floats(values.size()),
-                          golden.floats("grad/" + name), name != "vector"});
+    parameters.push_back({name, Floats(values), Floats(values.size()), Floats(values.size()),
+                          Floats(values.size()), golden.floats("grad/" + name), name != "vector"});
   }
   ASSERT_EQ(parameters.size(), 3u);
   const auto rates = golden.floats("steps/lr"), norms = golden.floats("steps/grad_norm");
@@ -83,8 +83,10 @@ TEST_P(AdamW, FollowsTorchForTenSteps) {
     const auto prefix = "step" + std::to_string(step) + "/";
     for (const auto& p : parameters) {
       EXPECT_LE(error(p.master.doubles(), golden.floats(prefix + p.name)), kTolerance) << prefix << p.name;
-      EXPECT_LE(error(p.m.doubles(), golden.floats(prefix + "m/" + p.name)), kTolerance) << prefix << "m/" << p.name;
-      EXPECT_LE(error(p.v.doubles(), golden.floats(prefix + "v/" + p.name)), kTolerance) << prefix << "v/" << p.name;
+      EXPECT_LE(error(p.m.doubles(), golden.floats(prefix + "m/" + p.name)), kTolerance)
+          << prefix << "m/" << p.name;
+      EXPECT_LE(error(p.v.doubles(), golden.floats(prefix + "v/" + p.name)), kTolerance)
+          << prefix << "v/" << p.name;
     }
   }
   EXPECT_TRUE(clipped && unclipped) << "the file no longer has norms on both sides of the clip";

@@ -1,7 +1,9 @@
-// Gradients of whole tiny models against central differences of the loss, all in double with the reference kernels.
+// Gradients of whole tiny models against central differences of the loss, all in double with the reference
+// kernels.
 //
-// The difference is of fourth order, (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12 h: with h = 1e-3 what it leaves out is about 1e-12
-// of the third digit's size and rounding about as much, far below the tolerance.
+// The difference is of fourth order, (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12 h: with h = 1e-3 it leaves
+// out h^4 / 30 of the fifth derivative, and rounding of the loss, 1e-16 / h, is of the same size: both are
+// far below the tolerance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,9 +34,21 @@ struct Case {
 };
 
 models::ModelConfig config_of(const Case& c) {
-  return {.family = c.family, .vocabulary = 11, .padded_vocabulary = 16, .layers = c.layers, .hidden = 16, .heads = c.heads,
-          .kv_heads = c.kv_heads, .head_dim = c.head_dim, .intermediate = 20, .max_seq_len = 8, .norm_epsilon = 1e-5,
-          .rope_theta = 100, .rope_scaling = {}, .tied_embeddings = c.tied, .dropout = c.dropout};
+  return {.family = c.family,
+          .vocabulary = 11,
+          .padded_vocabulary = 16,
+          .layers = c.layers,
+          .hidden = 16,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim,
+          .intermediate = 20,
+          .max_seq_len = 8,
+          .norm_epsilon = 1e-5,
+          .rope_theta = 100,
+          .rope_scaling = {},
+          .tied_embeddings = c.tied,
+          .dropout = c.dropout};
 }
 
 // B 2, T 6. Two targets are masked; packed rows hold documents of 2 and 4, and of 5 and 1 tokens.
@@ -65,8 +79,11 @@ void randomize(WholeModel& model) {
 }
 
 WholeModel::Setup setup_of(const Case& c) {
-  return {.config = config_of(c), .geometry = {2, 6, device::DType::kF64}, .kernels = kernels::ref::table(),
-          .recompute = c.recompute, .seed = 9};
+  return {.config = config_of(c),
+          .geometry = {2, 6, device::DType::kF64},
+          .kernels = kernels::ref::table(),
+          .recompute = c.recompute,
+          .seed = 9};
 }
 
 double difference(WholeModel& model, const std::string& name, std::size_t i) {
@@ -127,7 +144,8 @@ constexpr Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Models, FiniteDifference, testing::ValuesIn(kCases),
                          [](const auto& row) { return std::string(row.param.name); });
 
-// What the cases above rest on: dropout and document masks do change the loss, and the same seed draws the same mask.
+// What the cases above rest on: dropout and document masks do change the loss, and the same seed draws the
+// same mask.
 TEST(FiniteDifference, DropsAndMasksAreReal) {
   const auto loss = [](Case c, std::uint64_t seed) {
     auto setup = setup_of(c);
@@ -145,6 +163,26 @@ TEST(FiniteDifference, DropsAndMasksAreReal) {
   EXPECT_NE(loss(drops, 9), loss(drops, 10));
   EXPECT_NE(loss(drops, 9), loss(plain, 9));
   EXPECT_NE(loss(packed, 9), loss(plain, 9));
+}
+
+// The negative: gradients of a model that sees across documents are not those of one that does not.
+TEST(FiniteDifference, SeesGradientsOfAnotherMask) {
+  const Case packed{"", Family::kLlama, 1, 2, 1, 8, false, 0, true};
+  Case whole = packed;
+  whole.packed = false;
+  WholeModel model(setup_of(packed));
+  randomize(model);
+  model.set_batch(batch_of(whole));
+  model.loss_and_gradients();
+  model.set_batch(batch_of(packed));
+  for (const auto& name : model.names()) {
+    const auto gradient = model.gradient(name);
+    double largest = 0, worst = 0;
+    for (const double g : gradient) largest = std::max(largest, std::abs(g));
+    for (const auto i : sample(gradient.size()))
+      worst = std::max(worst, std::abs(gradient[i] - difference(model, name, i)));
+    EXPECT_GT(worst, 100 * kTolerance * largest) << name;
+  }
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ std::vector<std::int32_t> part(const std::vector<std::int32_t>& all, std::int64_
 
 }  // namespace
 
-GoldenFile::GoldenFile(const std::string& model) : reader_(open("tests/parity/golden/" + model + ".safetensors")) {}
+GoldenFile::GoldenFile(const std::string& model)
+    : reader_(open("tests/parity/golden/" + model + ".safetensors")) {}
 
 models::ModelConfig GoldenFile::config() const { return hf_config(reader_.metadata().at("config")); }
 
@@ -64,8 +65,12 @@ double GoldenFile::scalar(const std::string& name) const {
 
 Batch GoldenFile::batch() const {
   const auto batch = reader_.find("tokens")->shape[0];
-  Batch b{.batch = batch, .tokens = integers("tokens"), .targets = integers("targets"), .positions = integers("positions"),
-          .document_start = integers("document_start"), .sample_ids = {}};
+  Batch b{.batch = batch,
+          .tokens = integers("tokens"),
+          .targets = integers("targets"),
+          .positions = integers("positions"),
+          .document_start = integers("document_start"),
+          .sample_ids = {}};
   for (std::int32_t row = 0; row < batch; ++row) b.sample_ids.push_back(row);
   return b;
 }

@@ -1,5 +1,5 @@
-// Reads Hugging Face's config.json for the tests, in the form of transformers 4 (rope_theta and rope_scaling apart) and of 5
-// (rope_parameters).
+// Reads Hugging Face's config.json for the tests, in the form of transformers 4 (rope_theta and rope_scaling
+// apart) and of 5 (rope_parameters).
 //
 // Threads: any. Errors: a file that cannot be read as such is a failed check: the files are our own.
 #pragma once

@@ -38,14 +38,18 @@ void run(task::Task<> body) {
   TROUPE_CHECK(run.done()) << "a block waits for something on one device";
 }
 
-std::int64_t scratch_bytes(const models::ModelConfig& c, const kernels::Table& kernels, const models::Geometry& g,
-                           std::int64_t chunk_tokens) {
-  std::int64_t bytes = kernels::cross_entropy_scratch_bytes(chunk_tokens, c.padded_vocabulary, c.hidden, 1);
-  for (const auto& [in, out] : {std::pair{c.hidden, c.qkv_width()}, {c.attention_width(), c.hidden}, {c.hidden, c.up_width()},
-                                {c.intermediate, c.hidden}, {c.hidden, c.padded_vocabulary}}) {
-    bytes = std::max(bytes, kernels.matmul_scratch_bytes(g.rows(), in, out, g.compute, 1));
+std::int64_t scratch_bytes(const models::ModelConfig& c, const kernels::Table& kernels,
+                           const models::Geometry& g, std::int64_t chunk_tokens, int threads) {
+  std::int64_t bytes =
+      kernels::cross_entropy_scratch_bytes(chunk_tokens, c.padded_vocabulary, c.hidden, threads);
+  for (const auto& [in, out] : {std::pair{c.hidden, c.qkv_width()},
+                                {c.attention_width(), c.hidden},
+                                {c.hidden, c.up_width()},
+                                {c.intermediate, c.hidden},
+                                {c.hidden, c.padded_vocabulary}}) {
+    bytes = std::max(bytes, kernels.matmul_scratch_bytes(g.rows(), in, out, g.compute, threads));
   }
-  return std::max(bytes, kernels.attention_scratch_bytes(g.seq_len, c.head_dim, 1));
+  return std::max(bytes, kernels.attention_scratch_bytes(g.seq_len, c.head_dim, threads));
 }
 
 }  // namespace
@@ -55,17 +59,20 @@ WholeModel::WholeModel(Setup setup) : setup_(std::move(setup)) {
   TROUPE_CHECK(status.ok()) << std::string(status.message());
   device::CountingAllocator count;
   take(count);
-  const auto scratch = scratch_bytes(setup_.config, setup_.kernels, setup_.geometry, setup_.chunk_tokens);
+  const auto scratch =
+      scratch_bytes(setup_.config, setup_.kernels, setup_.geometry, setup_.chunk_tokens, setup_.threads);
   pool_ = std::make_unique<device::BufferPool>(count.total_bytes() + device::BufferPool::rounded(scratch));
   device::PoolAllocator from(*pool_);
   take(from);
-  stream_ = std::make_unique<device::HostStream>("whole model", 1, pool_->take("scratch", scratch));
+  stream_ =
+      std::make_unique<device::HostStream>("whole model", setup_.threads, pool_->take("scratch", scratch));
   if (inverse_frequency_) models::write_inverse_frequencies(setup_.config, inverse_frequency_);
   for (const auto& block : blocks_) {
     for (const auto& tensor : {block.weights, block.gradients, block.m, block.v}) zero(tensor);
     for (const auto& parameter : block.layout.parameters) {
       const auto real = parameter.exported_shape().elements();
-      for (auto i = real; i < parameter.shape.elements(); ++i) store(block.weights, parameter.offset + i, kPaddingWeight);
+      for (auto i = real; i < parameter.shape.elements(); ++i)
+        store(block.weights, parameter.offset + i, kPaddingWeight);
     }
   }
   zero(head_gradient_);
@@ -79,7 +86,12 @@ void WholeModel::take(device::Allocator& from) {
   const auto& g = setup_.geometry;
   blocks_.clear();
   for (std::int32_t b = 0; b < c.blocks(); ++b) {
-    Block block{.layout = models::block_layout(c, BlockIndex(b)), .weights = {}, .gradients = {}, .m = {}, .v = {}, .norm_chunks = {}};
+    Block block{.layout = models::block_layout(c, BlockIndex(b)),
+                .weights = {},
+                .gradients = {},
+                .m = {},
+                .v = {},
+                .norm_chunks = {}};
     const auto n = block.layout.elements;
     block.weights = from.take("weights", g.compute, {n});
     for (Tensor* sums : {&block.gradients, &block.m, &block.v}) *sums = from.take("sums", g.sums(), {n});
@@ -91,13 +103,15 @@ void WholeModel::take(device::Allocator& from) {
   total_ = from.take("workspace", DType::kF64, {2});
   logits_ = from.take("workspace", DType::kF32, {g.rows(), c.padded_vocabulary});
   inputs_ = models::MicroBatchInputs::take(from, "workspace", g);
-  if (setup_.recompute != Recompute::kNone) workspace_ = models::TransformerFrame::keep_all(c, g, from, "workspace");
+  if (setup_.recompute != Recompute::kNone)
+    workspace_ = models::TransformerFrame::keep_all(c, g, from, "workspace");
   frames_.clear();
   x_.clear();
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     frames_.push_back(models::TransformerFrame::keep(setup_.recompute, c, g, from, "frames", workspace_));
   }
-  for (std::int64_t layer = 0; layer <= c.layers; ++layer) x_.push_back(from.take("frames", g.compute, {g.rows(), c.hidden}));
+  for (std::int64_t layer = 0; layer <= c.layers; ++layer)
+    x_.push_back(from.take("frames", g.compute, {g.rows(), c.hidden}));
   gradient_frame_ = models::TransformerGradientFrame::take(c, g, from, "workspace");
   head_frame_ = models::HeadFrame::take(c, g, true, from, "frames");
   for (auto& dx : dx_) dx = from.take("workspace", g.compute, {g.rows(), c.hidden});
@@ -198,13 +212,22 @@ models::TransformerBlock WholeModel::transformer(std::int32_t block) const {
 models::HeadBlock WholeModel::head() const {
   const auto last = setup_.config.head_block().value;
   const bool tied = setup_.config.tied_embeddings;
-  return {setup_.config, weights(last), gradients(last), tied ? weights(0)[Role::kTokenEmbedding] : weights(last)[Role::kHead],
-          tied ? TensorView(head_gradient_) : gradients(last)[Role::kHead], setup_.chunk_tokens};
+  return {setup_.config,
+          weights(last),
+          gradients(last),
+          tied ? weights(0)[Role::kTokenEmbedding] : weights(last)[Role::kHead],
+          tied ? TensorView(head_gradient_) : gradients(last)[Role::kHead],
+          setup_.chunk_tokens};
 }
 
 models::Context WholeModel::context(bool training) const {
-  return {.kernels = setup_.kernels, .stream = *stream_, .geometry = setup_.geometry, .inputs = &inputs_, .seed = setup_.seed,
-          .step = StepId(3), .training = training};
+  return {.kernels = setup_.kernels,
+          .stream = *stream_,
+          .geometry = setup_.geometry,
+          .inputs = &inputs_,
+          .seed = setup_.seed,
+          .step = StepId(3),
+          .training = training};
 }
 
 void WholeModel::synchronize() {
@@ -274,17 +297,20 @@ std::vector<double> WholeModel::logits() {
   const auto vocabulary = setup_.config.vocabulary;
   std::vector<double> values;
   for (std::int64_t n = 0; n < setup_.geometry.rows(); ++n) {
-    for (std::int64_t v = 0; v < vocabulary; ++v) values.push_back(load(logits_, n * setup_.config.padded_vocabulary + v));
+    for (std::int64_t v = 0; v < vocabulary; ++v)
+      values.push_back(load(logits_, n * setup_.config.padded_vocabulary + v));
   }
   return values;
 }
 
 double WholeModel::gradient_norm() {
-  for (const auto& block : blocks_) setup_.kernels.squared_norm(*stream_, {block.norm_chunks, block.gradients});
+  for (const auto& block : blocks_)
+    setup_.kernels.squared_norm(*stream_, {block.norm_chunks, block.gradients});
   synchronize();
   double squares = 0;
   for (const auto& block : blocks_) {
-    for (std::int64_t i = 0; i < block.norm_chunks.view().elements(); ++i) squares += load(block.norm_chunks, i);
+    for (std::int64_t i = 0; i < block.norm_chunks.view().elements(); ++i)
+      squares += load(block.norm_chunks, i);
   }
   return std::sqrt(squares) / tokens_;
 }

@@ -1,9 +1,11 @@
-// A whole model on one device, driven block by block through the classes of models/: what a stage does, without actors.
+// A whole model on one device, driven block by block through the classes of models/: what a stage does,
+// without actors.
 //
-// Parameters and gradients are seen by their Hugging Face names, without padding rows. Weights of padding rows hold a large
-// value, so that a logit that is not masked is seen at once.
+// Parameters and gradients are seen by their Hugging Face names, without padding rows. Weights of padding
+// rows hold a large value, so that a logit that is not masked is seen at once.
 //
-// Threads: one, besides its stream's. Owns: pool, stream, weights, gradients, frames of one micro-batch. Errors: failed checks.
+// Threads: one, besides its stream's. Owns: pool, stream, weights, gradients, frames of one micro-batch.
+// Errors: failed checks.
 #pragma once
 
 #include <memory>
@@ -30,8 +32,9 @@ class WholeModel {
     models::Geometry geometry;
     const kernels::Table& kernels;
     models::Recompute recompute = models::Recompute::kNone;
-    std::uint64_t seed = 0;               // of dropout
-    std::int64_t chunk_tokens = 5;        // of the head: does not divide the rows of any test
+    int threads = 1;                // of the stream
+    std::uint64_t seed = 0;         // of dropout
+    std::int64_t chunk_tokens = 5;  // of the head: does not divide the rows of any test
   };
   explicit WholeModel(Setup setup);
   ~WholeModel();
@@ -45,7 +48,8 @@ class WholeModel {
   double loss();
   // The same, and the gradients, which replace those before.
   double loss_and_gradients();
-  std::vector<double> gradient(const std::string& name) const;  // of the mean loss; a tied weight's is the sum of both uses
+  std::vector<double> gradient(
+      const std::string& name) const;  // of the mean loss; a tied weight's is the sum of both uses
   void set_gradient(const std::string& name, std::span<const double> values);
   double gradient_norm();
   // Largest gradient of a padding row.
@@ -78,7 +82,7 @@ class WholeModel {
   void synchronize();
 
   const Setup setup_;
-  std::unique_ptr<device::BufferPool> pool_;         // outlives what is taken from it
+  std::unique_ptr<device::BufferPool> pool_;  // outlives what is taken from it
   std::vector<Block> blocks_;
   device::Tensor inverse_frequency_, head_gradient_, total_, logits_;
   models::MicroBatchInputs inputs_;
@@ -86,9 +90,9 @@ class WholeModel {
   std::vector<models::TransformerFrame> frames_;     // of blocks 1..L
   models::TransformerGradientFrame gradient_frame_;  // of the block at hand
   models::HeadFrame head_frame_;
-  std::vector<device::Tensor> x_;                    // x_[b]: input of block b + 1
+  std::vector<device::Tensor> x_;  // x_[b]: input of block b + 1
   device::Tensor dx_[2];
-  double tokens_ = 0;                                // unmasked, of the last loss
+  double tokens_ = 0;  // unmasked, of the last loss
   std::unique_ptr<device::HostStream> stream_;
 };
 
