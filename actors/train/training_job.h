@@ -59,15 +59,12 @@ class TrainingJob {
 
   // Until the last step, a stop, or a failure.
   Status run();
-<<<<<<< HEAD
   // run() in two parts, for whoever does something between the steps.
   void start();
   Status wait();
   // The job goes on up to and with `step` and holds there.
   void hold_after(StepId step);
-=======
   // From any thread, at any time; before run() the run ends after its first step.
->>>>>>> refs/heads/faults
   void request_stop(const std::string& reason);
 
   StepId resumed_at() const { return start_.step; }
