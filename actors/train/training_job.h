@@ -56,7 +56,7 @@ class TrainingJob {
 
   // Until the last step, a stop, or a failure.
   Status run();
-  // From any thread, at any time; before run() the run ends after its first step.
+  // From any thread, at any time; a stop before run() makes it end as soon as it has begun.
   void request_stop(const std::string& reason);
 
   StepId resumed_at() const { return start_.step; }
