@@ -64,7 +64,7 @@ class TrainingJob {
   Status wait();
   // The job goes on up to and with `step` and holds there.
   void hold_after(StepId step);
-  // From any thread, at any time; before run() the run ends after its first step.
+  // From any thread, at any time; a stop before start() makes it end as soon as it has begun.
   void request_stop(const std::string& reason);
 
   StepId resumed_at() const { return start_.step; }
