@@ -81,7 +81,7 @@ std::vector<EdgePlan> edges_of(const Plan& plan) {
 std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels) {
   const auto& m = plan.model;
   const auto& g = plan.geometry;
-  std::int64_t scratch = kernels::cross_entropy_scratch_bytes(plan.chunk_tokens, m.padded_vocabulary, m.hidden);
+  std::int64_t scratch = kernels::cross_entropy_scratch_bytes(plan.chunk_tokens, m.padded_vocabulary, m.hidden, plan.threads);
   const auto product = [&](std::int64_t in, std::int64_t out) {
     scratch = std::max(scratch, kernels.matmul_scratch_bytes(g.rows(), in, out, g.compute, plan.threads));
   };

@@ -40,6 +40,9 @@ struct JobOptions {
   bool save = true;
   Reporter::Console console = Reporter::Console::kLines;
   double peak_flops_per_s = 0;       // what MFU is a share of; 0 leaves it at 0
+  // Called with every step's report, on an actor's thread: must not block.
+  std::function<void(const StepReport&)> on_step;
+  StepId hold_after = StepId(INT64_MAX);  // see TrainingJob::hold_after
 };
 
 // Facts of a finished or running job, for reports, benchmarks and tests.
@@ -55,6 +58,11 @@ class TrainingJob {
 
   // Until the last step, a stop, or a failure.
   Status run();
+  // run() in two parts, for whoever does something between the steps.
+  void start();
+  Status wait();
+  // The job goes on up to and with `step` and holds there.
+  void hold_after(StepId step);
   void request_stop(const std::string& reason);
 
   StepId resumed_at() const { return start_.step; }

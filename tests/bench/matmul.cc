@@ -96,13 +96,15 @@ class MatmulBench {
         [=, this](Stream& stream) { table_.matmul_weight_gradient(stream, {dweight, dbias, y, x, kLayout}); });
   }
 
+  // One chunk: the others are alike.
   void head(DType type) {
-    const Tensor x = tensor(type, {n_, s_.channels}), dx = tensor(type, {n_, s_.channels});
+    const std::int64_t n = s_.chunk_tokens;
+    const Tensor x = tensor(type, {n, s_.channels}), dx = tensor(type, {n, s_.channels});
     const Tensor weight = tensor(type, {s_.padded_vocabulary, s_.channels}), dweight = tensor(DType::kF32, {s_.padded_vocabulary, s_.channels});
-    const Tensor loss = tensor(DType::kF32, {n_}), targets(pool_, "bench", DType::kI32, {n_});
-    for (std::int64_t i = 0; i < n_; ++i) targets.view().data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7 % s_.vocabulary);
+    const Tensor loss = tensor(DType::kF32, {n}), targets(pool_, "bench", DType::kI32, {n});
+    for (std::int64_t i = 0; i < n; ++i) targets.view().data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7 % s_.vocabulary);
     kept_.push_back(targets);
-    add("matmul/cross entropy head", type, 6.0 * static_cast<double>(n_ * s_.channels * s_.padded_vocabulary), kBar, false,
+    add("matmul/cross entropy head", type, 6.0 * static_cast<double>(n * s_.channels * s_.padded_vocabulary), kBar, false,
         [=, this](Stream& stream) {
           table_.cross_entropy_head(stream, {loss, x, weight, targets, s_.vocabulary, dx, dweight, s_.chunk_tokens});
         });
