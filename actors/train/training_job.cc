@@ -222,15 +222,18 @@ TrainingJob::~TrainingJob() {
   for (auto* stream : {&compute_, &copy_, &loader_, &storage_, &metrics_}) stream->reset();
 }
 
+void TrainingJob::start() { system_->start(); }
+
 Status TrainingJob::run() {
-  system_->start();
+  start();
   return system_->wait();
 }
 
 void TrainingJob::request_stop(const std::string& reason) { ledger_.send(StopRequested{reason}); }
 
 JobSummary TrainingJob::summary() const {
-  return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .compute_waited_ns = compute_->waited_ns()};
+  return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .pool_used_bytes = pool_->used_bytes(),
+          .compute_waited_ns = compute_->waited_ns()};
 }
 
 }  // namespace troupe::actors

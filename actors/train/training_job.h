@@ -44,7 +44,7 @@ struct JobOptions {
 
 // Facts of a finished or running job, for reports, benchmarks and tests.
 struct JobSummary {
-  std::int64_t pool_takes = 0, pool_peak_bytes = 0;
+  std::int64_t pool_takes = 0, pool_peak_bytes = 0, pool_used_bytes = 0;
   std::int64_t compute_waited_ns = 0;
 };
 
@@ -53,8 +53,10 @@ class TrainingJob {
   static StatusOr<std::unique_ptr<TrainingJob>> create(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options);
   ~TrainingJob();
 
-  // Until the last step, a stop, or a failure.
+  // Until the last step, a stop, or a failure. Real world only.
   Status run();
+  // The first half of run(): in the deterministic world, which then drives system() to its end.
+  void start();
   void request_stop(const std::string& reason);
 
   StepId resumed_at() const { return start_.step; }
