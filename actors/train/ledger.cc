@@ -14,12 +14,14 @@ Ledger::Ledger(Setup setup)
       guard_(setup_.job.spike, state_.loss_average, state_.averaged),
       norms_(setup_.plan.blocks.size()) {
   saved_step_ = state_.step.value;
+  hold_after_ = setup_.hold_after;
   on(&Ledger::shard_updated);
   on(&Ledger::loss_measured);
   on(&Ledger::norm_measured);
   on(&Ledger::fed);
   on(&Ledger::evaluated);
   on(&Ledger::saved);
+  on(&Ledger::hold_after);
   on(&Ledger::stop_asked);
 }
 
@@ -137,7 +139,8 @@ void Ledger::close() {
 
 void Ledger::after_close() {
   if (!last_step()) {
-    open_next();
+    holding_ = state_.step >= hold_after_;
+    if (!holding_) open_next();
     return;
   }
   if (evaluating_ || saving_ || finished_) {
@@ -196,10 +199,16 @@ void Ledger::evaluated(EvaluationMeasured message) {
 
 void Ledger::report(StepReport report) { send(reporter_, StepClosed{std::move(report)}); }
 
+void Ledger::hold_after(HoldAfter message) {
+  hold_after_ = message.step;
+  if (std::exchange(holding_, false)) after_close();
+}
+
 void Ledger::stop_asked(StopRequested message) {
   if (stopping_) return;
   stopping_ = true;
   log_info(absl::StrCat(message.reason, ": the run ends after step ", open_ ? report_.step.value : state_.step.value, " with a checkpoint"));
+  if (std::exchange(holding_, false)) after_close();
 }
 
 void Ledger::stop_requested() { stop(); }

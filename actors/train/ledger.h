@@ -25,6 +25,7 @@ class Ledger : public actor::Actor {
     const plan::JobConfig& job;
     RunState start;              // after the last step that is done; step 0 for a new run
     bool save = true;            // checkpoints are taken at all
+    StepId hold_after = StepId(INT64_MAX);
     const device::Stream& compute;  // its waits for other streams are waits for snapshots
   };
   explicit Ledger(Setup setup);
@@ -37,6 +38,7 @@ class Ledger : public actor::Actor {
   void fed(StepFed message);
   void evaluated(EvaluationMeasured message);
   void saved(SaveDone message);
+  void hold_after(HoldAfter message);
   void stop_asked(StopRequested message);
   void stop_requested() override;
 
@@ -67,6 +69,8 @@ class Ledger : public actor::Actor {
   bool saving_ = false, save_put_off_ = false;
   std::int64_t saved_step_ = -1;
   std::int64_t waited_ns_ = 0;
+  StepId hold_after_;                          // no step after it is opened
+  bool holding_ = false;                       // a step could be opened and is not
   bool stopping_ = false, finished_ = false;
   Status last_save_;
 };

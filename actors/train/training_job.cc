@@ -190,9 +190,10 @@ void TrainingJob::build() {
   auto& reporter = system_->add<Reporter>(
       "reporter", Reporter::Setup{.plan = plan_, .metrics_path = metrics_path(job_), .metrics = *metrics_, .tokens = start_.tokens,
                                   .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
-                                  .console = options_.console, .log_every = job_.metrics.log_every});
+                                  .console = options_.console, .log_every = job_.metrics.log_every,
+                                  .on_step = options_.on_step});
   auto& ledger = system_->add<Ledger>(
-      "ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save, .compute = *compute_});
+      "ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save, .hold_after = options_.hold_after, .compute = *compute_});
   ledger_ = ledger.self();
 
   for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -222,12 +223,16 @@ TrainingJob::~TrainingJob() {
   for (auto* stream : {&compute_, &copy_, &loader_, &storage_, &metrics_}) stream->reset();
 }
 
-void TrainingJob::start() { system_->start(); }
-
 Status TrainingJob::run() {
   start();
-  return system_->wait();
+  return wait();
 }
+
+void TrainingJob::start() { system_->start(); }
+
+Status TrainingJob::wait() { return system_->wait(); }
+
+void TrainingJob::hold_after(StepId step) { ledger_.send(HoldAfter{step}); }
 
 void TrainingJob::request_stop(const std::string& reason) { ledger_.send(StopRequested{reason}); }
 

@@ -40,6 +40,9 @@ struct JobOptions {
   bool save = true;
   Reporter::Console console = Reporter::Console::kLines;
   double peak_flops_per_s = 0;       // what MFU is a share of; 0 leaves it at 0
+  // Called with every step's report, on an actor's thread: must not block.
+  std::function<void(const StepReport&)> on_step;
+  StepId hold_after = StepId(INT64_MAX);  // see TrainingJob::hold_after
 };
 
 // Facts of a finished or running job, for reports, benchmarks and tests.
@@ -53,10 +56,13 @@ class TrainingJob {
   static StatusOr<std::unique_ptr<TrainingJob>> create(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options);
   ~TrainingJob();
 
-  // Until the last step, a stop, or a failure. Real world only.
+  // Until the last step, a stop, or a failure. Real world only, as wait().
   Status run();
-  // The first half of run(): in the deterministic world, which then drives system() to its end.
+  // run() in two parts, for whoever does something between the steps; the deterministic world drives system() instead of wait().
   void start();
+  Status wait();
+  // The job goes on up to and with `step` and holds there.
+  void hold_after(StepId step);
   void request_stop(const std::string& reason);
 
   StepId resumed_at() const { return start_.step; }

@@ -44,6 +44,7 @@ Outcome read_metrics(const std::string& output) {
   for (std::string line; std::getline(file, line);) {
     const auto json = nlohmann::json::parse(line);
     const auto value = [&](const char* key) { return json[key].is_null() ? std::nan("") : json[key].get<double>(); };
+    outcome.steps.push_back(json["step"].get<int>());
     outcome.losses.push_back(value("loss"));
     outcome.norms.push_back(value("grad_norm"));
     outcome.skipped.push_back(json["skipped"].get<bool>());

@@ -27,7 +27,8 @@ std::string make_corpus(const std::string& folder, int documents, double validat
 
 struct Outcome {
   Status status;
-  std::vector<double> losses;                 // of each step, from metrics.jsonl
+  std::vector<int> steps;                     // the lines of metrics.jsonl
+  std::vector<double> losses;                 // of each step
   std::vector<double> norms;
   std::map<int, double> validation;           // step -> loss
   std::vector<bool> skipped;
