@@ -252,7 +252,8 @@ void TrainingJob::request_stop(const std::string& reason) {
 }
 
 JobSummary TrainingJob::summary() const {
-  return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .compute_waited_ns = compute_->waited_ns()};
+  return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .pool_used_bytes = pool_->used_bytes(),
+          .compute_waited_ns = compute_->waited_ns()};
 }
 
 }  // namespace troupe::actors
