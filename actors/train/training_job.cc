@@ -227,27 +227,20 @@ TrainingJob::~TrainingJob() {
 }
 
 Status TrainingJob::run() {
-<<<<<<< HEAD
   start();
   return wait();
 }
 
-void TrainingJob::start() { system_->start(); }
+void TrainingJob::start() {
+  std::lock_guard lock(stop_mutex_);
+  system_->start();
+  started_ = true;
+  if (stop_reason_) ledger_.send(StopRequested{*stop_reason_});
+}
 
 Status TrainingJob::wait() { return system_->wait(); }
 
 void TrainingJob::hold_after(StepId step) { ledger_.send(HoldAfter{step}); }
-
-void TrainingJob::request_stop(const std::string& reason) { ledger_.send(StopRequested{reason}); }
-=======
-  {
-    std::lock_guard lock(stop_mutex_);
-    system_->start();
-    started_ = true;
-    if (stop_reason_) ledger_.send(StopRequested{*stop_reason_});
-  }
-  return system_->wait();
-}
 
 void TrainingJob::request_stop(const std::string& reason) {
   std::lock_guard lock(stop_mutex_);
@@ -257,10 +250,10 @@ void TrainingJob::request_stop(const std::string& reason) {
     stop_reason_ = reason;
   }
 }
->>>>>>> refs/heads/faults
 
 JobSummary TrainingJob::summary() const {
-  return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .compute_waited_ns = compute_->waited_ns()};
+  return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .pool_used_bytes = pool_->used_bytes(),
+          .compute_waited_ns = compute_->waited_ns()};
 }
 
 }  // namespace troupe::actors

