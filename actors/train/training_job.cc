@@ -193,9 +193,10 @@ void TrainingJob::build() {
   auto& reporter = system_->add<Reporter>(
       "reporter", Reporter::Setup{.plan = plan_, .metrics_path = metrics_path(job_), .metrics = *metrics_, .tokens = start_.tokens,
                                   .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
-                                  .console = options_.console, .log_every = job_.metrics.log_every});
+                                  .console = options_.console, .log_every = job_.metrics.log_every,
+                                  .on_step = options_.on_step});
   auto& ledger = system_->add<Ledger>(
-      "ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save, .compute = *compute_});
+      "ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save, .hold_after = options_.hold_after, .compute = *compute_});
   ledger_ = ledger.self();
 
   for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -226,14 +227,20 @@ TrainingJob::~TrainingJob() {
 }
 
 Status TrainingJob::run() {
-  {
-    std::lock_guard lock(stop_mutex_);
-    system_->start();
-    started_ = true;
-    if (stop_reason_) ledger_.send(StopRequested{*stop_reason_});
-  }
-  return system_->wait();
+  start();
+  return wait();
 }
+
+void TrainingJob::start() {
+  std::lock_guard lock(stop_mutex_);
+  system_->start();
+  started_ = true;
+  if (stop_reason_) ledger_.send(StopRequested{*stop_reason_});
+}
+
+Status TrainingJob::wait() { return system_->wait(); }
+
+void TrainingJob::hold_after(StepId step) { ledger_.send(HoldAfter{step}); }
 
 void TrainingJob::request_stop(const std::string& reason) {
   std::lock_guard lock(stop_mutex_);
@@ -245,7 +252,8 @@ void TrainingJob::request_stop(const std::string& reason) {
 }
 
 JobSummary TrainingJob::summary() const {
-  return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .compute_waited_ns = compute_->waited_ns()};
+  return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .pool_used_bytes = pool_->used_bytes(),
+          .compute_waited_ns = compute_->waited_ns()};
 }
 
 }  // namespace troupe::actors
