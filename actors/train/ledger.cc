@@ -147,7 +147,7 @@ void Ledger::after_close() {
     show_state();
     return;
   }
-  if (setup_.save && saved_step_ != state_.step.value && last_save_.ok()) {
+  if (setup_.save && saved_step_ != state_.step.value) {
     start_save();
     return;
   }
