@@ -1,6 +1,7 @@
 #include "actors/train/ledger.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/train/lr_schedule.h"
@@ -32,6 +33,10 @@ void Ledger::connect_to(actor::Ref source, std::vector<actor::Ref> shards, actor
   writer_ = std::move(writer);
   reporter_ = std::move(reporter);
   evaluator_ = std::move(evaluator);
+}
+
+void Ledger::started() {
+  names_ = {name_for("evaluation"), name_for("loss"), name_for("norms"), name_for("updates"), name_for("save")};
 }
 
 void Ledger::shard_updated(ShardUpdated message) {
@@ -170,8 +175,13 @@ void Ledger::start_save() {
   save_put_off_ = false;
   saving_ = true;
   saved_step_ = state_.step.value;
-  send(writer_, SaveRequested{state_});
   for (const auto& shard : shards_) send(shard, SnapshotRequested{state_.step});
+  // Written only after the step was reported, or a kill right after the save would leave a run whose metrics lack that step for good.
+  if (evaluating_) {
+    unwritten_ = state_;
+  } else {
+    send(writer_, SaveRequested{state_});
+  }
 }
 
 void Ledger::saved(SaveDone message) {
@@ -190,6 +200,7 @@ void Ledger::evaluated(EvaluationMeasured message) {
   unreported_->validation_loss = message.total.loss / std::max(1.0, message.total.tokens);
   report(*unreported_);
   unreported_.reset();
+  if (unwritten_) send(writer_, SaveRequested{*std::exchange(unwritten_, std::nullopt)});
   if (open_) {
     decide_if_known();
   } else {
@@ -216,15 +227,15 @@ void Ledger::stop_requested() { stop(); }
 void Ledger::show_state() {
   using trace::State;
   if (open_ && evaluating_ && loss_ && norms_known_ == static_cast<int>(norms_.size())) {
-    set_state(State::kWaitingForInput, name_for("evaluation"), report_.step.value);
+    set_state(State::kWaitingForInput, names_.evaluation, report_.step.value);
   } else if (open_ && !loss_) {
-    set_state(State::kWaitingForInput, name_for("loss"), report_.step.value);
+    set_state(State::kWaitingForInput, names_.loss, report_.step.value);
   } else if (open_ && !decided_) {
-    set_state(State::kWaitingForInput, name_for("norms"), report_.step.value);
+    set_state(State::kWaitingForInput, names_.norms, report_.step.value);
   } else if (open_) {
-    set_state(State::kWaitingForInput, name_for("updates"), report_.step.value);
+    set_state(State::kWaitingForInput, names_.updates, report_.step.value);
   } else if (saving_) {
-    set_state(State::kWaitingForInput, name_for("save"), state_.step.value);
+    set_state(State::kWaitingForInput, names_.save, state_.step.value);
   } else {
     set_state(State::kIdle);
   }

@@ -10,6 +10,7 @@
 #include "actors/train/source.h"
 #include "actors/train/stage.h"
 #include "models/checkpoint/directory.h"
+#include "models/checkpoint/inspect.h"
 #include "runtime/base/log.h"
 #include "runtime/device/host_stream.h"
 
@@ -101,6 +102,8 @@ Status TrainingJob::resume() {
   } else {
     TROUPE_RETURN_IF_ERROR(newest.status());
     TROUPE_ASSIGN_OR_RETURN(auto reader, checkpoint::CheckpointReader::open(newest->path));
+    // Every byte once more than restoring needs: a run that goes on from a flipped bit would not be noticed for days.
+    TROUPE_RETURN_IF_ERROR(checkpoint::verify(newest->path));
     TROUPE_ASSIGN_OR_RETURN(start_, restore(reader, plan_, shards_));
     if (start_.samples != start_.step.value * plan_.global_batch) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -228,13 +231,25 @@ Status TrainingJob::run() {
   return wait();
 }
 
-void TrainingJob::start() { system_->start(); }
+void TrainingJob::start() {
+  std::lock_guard lock(stop_mutex_);
+  system_->start();
+  started_ = true;
+  if (stop_reason_) ledger_.send(StopRequested{*stop_reason_});
+}
 
 Status TrainingJob::wait() { return system_->wait(); }
 
 void TrainingJob::hold_after(StepId step) { ledger_.send(HoldAfter{step}); }
 
-void TrainingJob::request_stop(const std::string& reason) { ledger_.send(StopRequested{reason}); }
+void TrainingJob::request_stop(const std::string& reason) {
+  std::lock_guard lock(stop_mutex_);
+  if (started_) {
+    ledger_.send(StopRequested{reason});
+  } else {
+    stop_reason_ = reason;
+  }
+}
 
 JobSummary TrainingJob::summary() const {
   return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .pool_used_bytes = pool_->used_bytes(),

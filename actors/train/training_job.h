@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,7 @@ class TrainingJob {
   Status wait();
   // The job goes on up to and with `step` and holds there.
   void hold_after(StepId step);
+  // From any thread, at any time; a stop before start() makes it end as soon as it has begun.
   void request_stop(const std::string& reason);
 
   StepId resumed_at() const { return start_.step; }
@@ -96,6 +98,10 @@ class TrainingJob {
   std::unique_ptr<actor::System> system_;
   std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_;
   actor::Ref ledger_;
+
+  std::mutex stop_mutex_;                    // guards what follows: a signal may come before run()
+  bool started_ = false;
+  std::optional<std::string> stop_reason_;
 };
 
 }  // namespace troupe::actors
