@@ -84,7 +84,7 @@ TEST(FullDisk, ASaveThatFailedInBetweenIsNoFailureOfTheRun) {
   SmallDisk disk(output);
   ASSERT_TRUE(disk.mount_bytes(64 << 10));
   // Steps long enough that the disk can grow between the first failed save and the last one.
-  ToolProcess process(run.train("full", {"--training.steps=8", "--checkpoint.interval=2", "--training.global_batch=64"}), run.folder());
+  ToolProcess process(run.train("full", {"--training.steps=8", "--checkpoint.interval=2", "--training.global_batch=64", "--device.threads=1"}), run.folder());
   ASSERT_TRUE(wait_until([&] { return process.err().find("was not saved") != std::string::npos || !process.running(); }));
   ASSERT_TRUE(process.running()) << process.err();
   ASSERT_TRUE(disk.mount_bytes(64 << 20));

@@ -47,7 +47,7 @@ TEST_P(Signal, TheSecondStopsAtOnce) {
   // SIGQUIT shows what every actor waits for: until the ledger waits for the first step.
   ASSERT_TRUE(wait_until([&] {
     process.signal(SIGQUIT);
-    return process.err().find("actor 'ledger': waiting") != std::string::npos || !process.running();
+    return process.err().find("waiting for input from loss") != std::string::npos || !process.running();
   })) << process.err();
   process.signal(GetParam());
   ASSERT_TRUE(wait_until([&] { return process.err().find("the run ends after step 1") != std::string::npos || !process.running(); }));

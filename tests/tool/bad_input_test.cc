@@ -142,7 +142,7 @@ TEST_F(BadInput, VocabularySmallerThanTheTokenizers) {
 TEST_F(BadInput, ATokenOutsideTheVocabulary) {
   const std::string bare = copy_of_corpus("bare");
   const Ended ended = train({"--data.train=" + bare, "--model.vocab_size=100"});
-  expect_one_error(ended, {bare + ".bin", "100"});
+  expect_one_error(ended, {bare + ".bin", "0 to 99"});
   EXPECT_EQ(read_text(output() + "/metrics.jsonl"), "");
 }
 
@@ -156,7 +156,7 @@ TEST_F(BadInput, AFolderWithoutText) {
 TEST_F(BadInput, ACorpusIsNotReplacedUnasked) {
   const auto before = read_text(corpus_ + ".idx");
   const Ended ended = run_tool({"data", "prepare", path("text"), "-o", corpus_}, folder_.path());
-  expect_one_error(ended, {corpus_, "--force"});
+  expect_one_error(ended, {corpus_ + ".bin", "exists", "force"});
   EXPECT_EQ(read_text(corpus_ + ".idx"), before);
   EXPECT_EQ(run_tool({"data", "prepare", path("text"), "-o", corpus_, "--force"}, folder_.path()).exit_code, 0);
 }

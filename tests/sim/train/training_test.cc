@@ -46,6 +46,7 @@ TEST_F(Simulation, TrainsWithTheSameBitsUnderEveryOrderOfEvents) {
     const std::string output = folder(absl::StrCat("seed-", seed));
     const Trial trial = run_trial(seed, shape, corpus_, output);
     SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), "), ", trial.events, " events"));
+    ASSERT_GT(trial.events, 500);
     ASSERT_EQ(trial.broken, "");
     ASSERT_EQ(trial.unfinished, "");
     const auto& outcome = trial.outcome;

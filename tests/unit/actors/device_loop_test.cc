@@ -6,26 +6,27 @@
 #include "runtime/actor/sim_world.h"
 #include "tests/unit/actors/inbox.h"
 
-namespace troupe::actors {
+namespace troupe::test {
 namespace {
 
+using namespace actors;
 using task::Key, task::Turn, task::Urgency;
 using testing::ElementsAre;
 
 // A device whose operations take a second each, and tasks of one operation that say when they run.
-class DeviceLoopTest : public testing::Test {
+class DeviceLoop : public testing::Test {
  protected:
-  DeviceLoop& device(int max_operations) {
-    auto& loop = world_.system().add<DeviceLoop>("device", stream_, world_.clock(), max_operations);
+  actors::DeviceLoop& device(int max_operations) {
+    auto& loop = world_.system().add<actors::DeviceLoop>("device", stream_, world_.clock(), max_operations);
     world_.start();
     return loop;
   }
-  void give(DeviceLoop& loop, Key key, int label, double cost = 0) {
+  void give(actors::DeviceLoop& loop, Key key, int label, double cost = 0) {
     tasks_.push_back(std::make_unique<DeviceTask>(one_operation(key, cost, label), owner_.self(), static_cast<std::uint64_t>(label)));
     loop.self().send(RunTask{tasks_.back().get()});
   }
   // All messages are handled; the device is still at the first operation.
-  void handle_messages(DeviceLoop& loop) {
+  void handle_messages(actors::DeviceLoop& loop) {
     const auto handled = [&] { return loop.probe().depth() == 0 && owner_.probe().depth() == 0; };
     ASSERT_TRUE(world_.run(1000, handled).ok());
   }
@@ -42,7 +43,7 @@ class DeviceLoopTest : public testing::Test {
 };
 
 
-TEST_F(DeviceLoopTest, StartsNothingWithoutRoom) {
+TEST_F(DeviceLoop, StartsNothingWithoutRoom) {
   auto& loop = device(0);
   for (int i = 0; i < 3; ++i) give(loop, {}, i);
   ASSERT_TRUE(world_.run().ok());
@@ -52,7 +53,7 @@ TEST_F(DeviceLoopTest, StartsNothingWithoutRoom) {
   EXPECT_EQ(owner_.count<TaskDone>(), 0u);
 }
 
-TEST_F(DeviceLoopTest, StartsWhatItHasRoomForAndTheRestAsOperationsComplete) {
+TEST_F(DeviceLoop, StartsWhatItHasRoomForAndTheRestAsOperationsComplete) {
   auto& loop = device(2);
   for (int i = 0; i < 5; ++i) give(loop, {}, i);
   handle_messages(loop);
@@ -64,7 +65,7 @@ TEST_F(DeviceLoopTest, StartsWhatItHasRoomForAndTheRestAsOperationsComplete) {
 }
 
 // However long the operations are, the device finds the next one waiting; and no more than that.
-TEST_F(DeviceLoopTest, KeepsTwoOperationsEnqueuedWhenEachIsLongerThanItsRunAhead) {
+TEST_F(DeviceLoop, KeepsTwoOperationsEnqueuedWhenEachIsLongerThanItsRunAhead) {
   auto& loop = device(256);
   for (int i = 0; i < 5; ++i) give(loop, {}, i, 1e12);
   handle_messages(loop);
@@ -73,7 +74,7 @@ TEST_F(DeviceLoopTest, KeepsTwoOperationsEnqueuedWhenEachIsLongerThanItsRunAhead
   EXPECT_EQ(loop.operations_started(), 5);
 }
 
-TEST_F(DeviceLoopTest, TakesTheMostUrgentTurn) {
+TEST_F(DeviceLoop, TakesTheMostUrgentTurn) {
   auto& loop = device(1);
   give(loop, {.urgency = Urgency::kEvaluate}, 0);  // there is room, so it goes
   handle_messages(loop);
@@ -89,7 +90,7 @@ TEST_F(DeviceLoopTest, TakesTheMostUrgentTurn) {
   EXPECT_THAT(ran_, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
 }
 
-TEST_F(DeviceLoopTest, TellsTheOwnerWithTheEventAfterWhichTheWorkIsDone) {
+TEST_F(DeviceLoop, TellsTheOwnerWithTheEventAfterWhichTheWorkIsDone) {
   auto& loop = device(1);
   give(loop, {}, 17);
   handle_messages(loop);
@@ -100,7 +101,7 @@ TEST_F(DeviceLoopTest, TellsTheOwnerWithTheEventAfterWhichTheWorkIsDone) {
   EXPECT_TRUE(owner_.last<TaskDone>().done.done());
 }
 
-TEST_F(DeviceLoopTest, FailsWithTheStreamsFirstError) {
+TEST_F(DeviceLoop, FailsWithTheStreamsFirstError) {
   auto& loop = device(1);
   stream_.enqueue([](device::StreamContext&) { return Status(absl::StatusCode::kInternal, "no such address"); });
   give(loop, {}, 0);
@@ -111,4 +112,4 @@ TEST_F(DeviceLoopTest, FailsWithTheStreamsFirstError) {
 }
 
 }  // namespace
-}  // namespace troupe::actors
+}  // namespace troupe::test

@@ -13,18 +13,19 @@
 #include "tests/support/tiny_job.h"
 #include "tests/unit/actors/inbox.h"
 
-namespace troupe::actors {
+namespace troupe::test {
 namespace {
 
+using namespace actors;
 using testing::ElementsAre, testing::HasSubstr;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTokens = 64;
 
 // A real ledger; the test plays source, shards, writer, reporter and evaluator.
-class LedgerTest : public testing::Test {
+class Ledger : public testing::Test {
  protected:
-  LedgerTest() { set_log_level(LogLevel::kError); }
-  ~LedgerTest() override { set_log_level(LogLevel::kInfo); }
+  Ledger() { set_log_level(LogLevel::kError); }
+  ~Ledger() override { set_log_level(LogLevel::kInfo); }
 
   void begin(const std::vector<std::string>& overrides, RunState start = {}, bool save = true) {
     const auto job = plan::parse_job_config(test::tiny_config("corpus", "run"), "test.toml", overrides);
@@ -33,7 +34,7 @@ class LedgerTest : public testing::Test {
     const auto plan = plan::make_plan(job_, {.threads = 1}, kernels::ref::table());
     ASSERT_TRUE(plan.ok()) << plan.status();
     plan_ = *plan;
-    auto& ledger = world_.system().add<Ledger>("ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start, .save = save,
+    auto& ledger = world_.system().add<actors::Ledger>("ledger", actors::Ledger::Setup{.plan = plan_, .job = job_, .start = start, .save = save,
                                                                        .compute = world_.add_stream("compute")});
     ledger_ = ledger.self();
     std::vector<actor::Ref> shards;
@@ -87,7 +88,7 @@ class LedgerTest : public testing::Test {
   actor::Ref ledger_;
 };
 
-TEST_F(LedgerTest, ClosesEachStepOnce) {
+TEST_F(Ledger, ClosesEachStepOnce) {
   begin({"--training.steps=3"}, {}, false);
   for (std::int64_t step = 1; step <= 3; ++step) {
     ASSERT_EQ(source_.count<OpenStep>(), static_cast<std::size_t>(step));  // opened once the one before is closed
@@ -104,7 +105,7 @@ TEST_F(LedgerTest, ClosesEachStepOnce) {
   EXPECT_TRUE(world_.system().outcome().ok());
 }
 
-TEST_F(LedgerTest, DecidesOnlyWhenLossAndEveryNormAreKnown) {
+TEST_F(Ledger, DecidesOnlyWhenLossAndEveryNormAreKnown) {
   begin({});
   tell(StepLossMeasured{StepId(1), {2, 1}});
   for (std::int32_t block = 0; block + 1 < blocks(); ++block) tell(NormMeasured{StepId(1), BlockIndex(block), 1});
@@ -113,14 +114,14 @@ TEST_F(LedgerTest, DecidesOnlyWhenLossAndEveryNormAreKnown) {
   EXPECT_EQ(shards_.front()->count<StepDecided>(), 1u);
 }
 
-TEST_F(LedgerTest, TakesASecondClosingOfAStepForABug) {
+TEST_F(Ledger, TakesASecondClosingOfAStepForABug) {
   begin({"--training.steps=9"});
   whole_step(1);
   EXPECT_DEATH(updated(1), "out of turn");
   EXPECT_DEATH(tell(StepLossMeasured{StepId(1), {1, 1}}), "out of turn");
 }
 
-TEST_F(LedgerTest, DividesByTokensAndClips) {
+TEST_F(Ledger, DividesByTokensAndClips) {
   begin({"--training.max_norm=1", "--training.steps=9"});
   measured(1, 2, 0.5);
   EXPECT_NEAR(decision().gradient_scale, 1 / kTokens, 1e-15);  // below the limit
@@ -132,14 +133,14 @@ TEST_F(LedgerTest, DividesByTokensAndClips) {
   EXPECT_NEAR(decision().gradient_scale, 1 / (4 + 1e-6) / kTokens, 1e-15);
 }
 
-TEST_F(LedgerTest, DoesNotClipWithoutALimit) {
+TEST_F(Ledger, DoesNotClipWithoutALimit) {
   begin({"--training.max_norm=0"});
   measured(1, 2, 400);
   EXPECT_NEAR(decision().gradient_scale, 1 / kTokens, 1e-15);
 }
 
 // CASES T57. A skipped step is no update: AdamW's step does not move.
-TEST_F(LedgerTest, SkipsAStepThatIsNotFinite) {
+TEST_F(Ledger, SkipsAStepThatIsNotFinite) {
   begin({"--training.steps=9"});
   whole_step(1);
   EXPECT_EQ(decision().update, 1);
@@ -158,7 +159,7 @@ TEST_F(LedgerTest, SkipsAStepThatIsNotFinite) {
   }
 }
 
-TEST_F(LedgerTest, SkipsASpike) {  // CASES T57
+TEST_F(Ledger, SkipsASpike) {  // CASES T57
   begin({"--training.steps=90", "--spike.factor=3"});
   std::int64_t step = 1;
   for (; step <= SpikeGuard::kWarmup; ++step) whole_step(step, 2);
@@ -170,7 +171,7 @@ TEST_F(LedgerTest, SkipsASpike) {  // CASES T57
   EXPECT_FALSE(report().skipped);
 }
 
-TEST_F(LedgerTest, FailsAfterTooManySkipsInARow) {
+TEST_F(Ledger, FailsAfterTooManySkipsInARow) {
   begin({"--training.steps=9", "--spike.max_skipped=1"});
   whole_step(1, kNan);
   EXPECT_TRUE(world_.system().outcome().ok());
@@ -180,7 +181,7 @@ TEST_F(LedgerTest, FailsAfterTooManySkipsInARow) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("2 steps in a row were skipped, the last one (step 2) because loss is nan"));
 }
 
-TEST_F(LedgerTest, PutsASaveOffWhileOneIsBeingWritten) {
+TEST_F(Ledger, PutsASaveOffWhileOneIsBeingWritten) {
   begin({"--training.steps=9", "--checkpoint.interval=2"});
   whole_step(1);
   EXPECT_THAT(saves(), ElementsAre());
@@ -200,7 +201,7 @@ TEST_F(LedgerTest, PutsASaveOffWhileOneIsBeingWritten) {
   EXPECT_EQ(state.tokens, static_cast<std::int64_t>(5 * kTokens));
 }
 
-TEST_F(LedgerTest, SavesAtTheEndAndEndsWhenThatIsWritten) {
+TEST_F(Ledger, SavesAtTheEndAndEndsWhenThatIsWritten) {
   begin({"--training.steps=2", "--checkpoint.interval=0"});
   whole_step(1);
   whole_step(2);
@@ -211,7 +212,7 @@ TEST_F(LedgerTest, SavesAtTheEndAndEndsWhenThatIsWritten) {
   EXPECT_TRUE(world_.system().outcome().ok());
 }
 
-TEST_F(LedgerTest, GoesOnAfterAFailedSaveAndFailsWhenTheLastOneDid) {
+TEST_F(Ledger, GoesOnAfterAFailedSaveAndFailsWhenTheLastOneDid) {
   begin({"--training.steps=3", "--checkpoint.interval=1"});
   whole_step(1);
   tell(SaveDone{.step = StepId(1), .result = absl::ResourceExhaustedError("the disk is full"), .folder = ""});
@@ -225,7 +226,7 @@ TEST_F(LedgerTest, GoesOnAfterAFailedSaveAndFailsWhenTheLastOneDid) {
 }
 
 // The last save is tried although the one that it had to wait for failed.
-TEST_F(LedgerTest, TriesTheLastSaveAlsoAfterTheOneBeforeFailed) {
+TEST_F(Ledger, TriesTheLastSaveAlsoAfterTheOneBeforeFailed) {
   begin({"--training.steps=2", "--checkpoint.interval=1"});
   whole_step(1);
   whole_step(2);
@@ -236,7 +237,7 @@ TEST_F(LedgerTest, TriesTheLastSaveAlsoAfterTheOneBeforeFailed) {
   EXPECT_TRUE(world_.system().outcome().ok());
 }
 
-TEST_F(LedgerTest, WaitsForTheEvaluationBeforeTheWeightsChange) {
+TEST_F(Ledger, WaitsForTheEvaluationBeforeTheWeightsChange) {
   begin({"--training.steps=3", "--validation.interval=1", "--data.validation=corpus"}, {}, false);
   whole_step(1);
   EXPECT_EQ(evaluator_.last<EvaluationRequested>().step, StepId(1));
@@ -248,7 +249,7 @@ TEST_F(LedgerTest, WaitsForTheEvaluationBeforeTheWeightsChange) {
   EXPECT_EQ(shards_.front()->count<StepDecided>(), 2u);
 }
 
-TEST_F(LedgerTest, StopsAfterTheOpenStepWithASave) {
+TEST_F(Ledger, StopsAfterTheOpenStepWithASave) {
   begin({"--training.steps=9", "--checkpoint.interval=0"});
   tell(StopRequested{"signal"});
   EXPECT_FALSE(ledger_.ended());
@@ -260,7 +261,7 @@ TEST_F(LedgerTest, StopsAfterTheOpenStepWithASave) {
 }
 
 // CASES T09, T02.
-TEST_F(LedgerTest, ResumesWithTheRateAndTheCursorOfItsStep) {
+TEST_F(Ledger, ResumesWithTheRateAndTheCursorOfItsStep) {
   begin({"--training.steps=9", "--lr_scheduler.warmup_steps=2"}, {.step = StepId(5), .samples = 20, .tokens = 320, .updates = 4});
   EXPECT_EQ(source_.last<OpenStep>().step, StepId(6));
   EXPECT_EQ(source_.last<OpenStep>().cursor, 20);
@@ -272,4 +273,4 @@ TEST_F(LedgerTest, ResumesWithTheRateAndTheCursorOfItsStep) {
 }
 
 }  // namespace
-}  // namespace troupe::actors
+}  // namespace troupe::test

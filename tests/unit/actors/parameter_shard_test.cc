@@ -11,13 +11,14 @@
 #include "runtime/actor/sim_world.h"
 #include "tests/unit/actors/inbox.h"
 
-namespace troupe::actors {
+namespace troupe::test {
 namespace {
 
+using namespace actors;
 using testing::Each, testing::FloatNear;
 
 // A shard of the embedding of a tiny model, on a device whose copies take a thousand times as long as its kernels.
-class ParameterShardTest : public testing::Test {
+class ParameterShard : public testing::Test {
  protected:
   void begin(bool tied) {
     model_ = {.family = models::Family::kLlama, .vocabulary = 30, .padded_vocabulary = 32, .layers = 1, .hidden = 8, .heads = 2,
@@ -25,8 +26,8 @@ class ParameterShardTest : public testing::Test {
     layout_ = models::block_layout(model_, BlockIndex(0));
     device::PoolAllocator from(pool_);
     memory_ = plan::ShardMemory::take(model_, layout_, device::DType::kF32, true, from);
-    auto& shard = world_.system().add<ParameterShard>(
-        "shard-0", ParameterShard::Setup{.model = model_, .layout = layout_, .memory = memory_, .kernels = kernels::ref::table(),
+    auto& shard = world_.system().add<actors::ParameterShard>(
+        "shard-0", actors::ParameterShard::Setup{.model = model_, .layout = layout_, .memory = memory_, .kernels = kernels::ref::table(),
                                          .compute = compute_, .copy = copy_, .optimizer = optimizer_, .seed = 3,
                                          .uses = tied ? 2 : 1});
     shard.connect_to(device_.self(), ledger_.self(), writer_.self());
@@ -66,14 +67,14 @@ class ParameterShardTest : public testing::Test {
   actor::Ref shard_;
 };
 
-TEST_F(ParameterShardTest, SaysWhenItsFirstWeightsAreThere) {
+TEST_F(ParameterShard, SaysWhenItsFirstWeightsAreThere) {
   begin(false);
   ASSERT_EQ(ledger_.count<ShardUpdated>(), 1u);
   EXPECT_EQ(ledger_.last<ShardUpdated>().step, StepId(0));
   EXPECT_GT(std::abs(values(memory_.master).front()), 0);
 }
 
-TEST_F(ParameterShardTest, WaitsForTheDecision) {
+TEST_F(ParameterShard, WaitsForTheDecision) {
   begin(false);
   set(memory_.gradient, 2);
   const auto before = values(memory_.master), gradient = values(memory_.gradient);
@@ -98,7 +99,7 @@ TEST_F(ParameterShardTest, WaitsForTheDecision) {
   EXPECT_THAT(values(memory_.gradient), Each(0.0f));
 }
 
-TEST_F(ParameterShardTest, LeavesEverythingWhenTheStepIsSkipped) {
+TEST_F(ParameterShard, LeavesEverythingWhenTheStepIsSkipped) {
   begin(false);
   set(memory_.gradient, 2);
   set(memory_.m, 0.5);
@@ -114,7 +115,7 @@ TEST_F(ParameterShardTest, LeavesEverythingWhenTheStepIsSkipped) {
 }
 
 // CASES T42: one accumulator per use, added once.
-TEST_F(ParameterShardTest, AddsTheTwoUsesOfATiedEmbeddingOnce) {
+TEST_F(ParameterShard, AddsTheTwoUsesOfATiedEmbeddingOnce) {
   begin(true);
   set(memory_.gradient, 1);
   set(memory_.head_gradient, 3);
@@ -136,7 +137,7 @@ TEST_F(ParameterShardTest, AddsTheTwoUsesOfATiedEmbeddingOnce) {
 }
 
 // CASES T15: the next update waits until the copy is made.
-TEST_F(ParameterShardTest, TheSnapshotIsOfOneStep) {
+TEST_F(ParameterShard, TheSnapshotIsOfOneStep) {
   begin(false);
   set(memory_.gradient, 2);
   tell(BlockGradientReady{StepId(1)});
@@ -160,10 +161,10 @@ TEST_F(ParameterShardTest, TheSnapshotIsOfOneStep) {
   EXPECT_EQ(ledger_.last<ShardUpdated>().step, StepId(2));
 }
 
-TEST_F(ParameterShardTest, TakesASnapshotOfAnotherStepForABug) {
+TEST_F(ParameterShard, TakesASnapshotOfAnotherStepForABug) {
   begin(false);
   EXPECT_DEATH(tell(SnapshotRequested{StepId(4)}), "is at step 0, a snapshot of 4 was asked");
 }
 
 }  // namespace
-}  // namespace troupe::actors
+}  // namespace troupe::test

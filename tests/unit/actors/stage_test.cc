@@ -9,9 +9,10 @@
 #include "tests/support/tiny_job.h"
 #include "tests/unit/actors/inbox.h"
 
-namespace troupe::actors {
+namespace troupe::test {
 namespace {
 
+using namespace actors;
 // What stands before and beside the last stage: it sends when it is told, and keeps what comes back.
 class Neighbours final : public actor::Actor {
  public:
@@ -43,7 +44,7 @@ class Neighbours final : public actor::Actor {
 };
 
 // The second of two stages of a tiny model.
-class StageTest : public testing::Test {
+class Stage : public testing::Test {
  protected:
   void begin(int max_operations) {
     const auto job = plan::parse_job_config(test::tiny_config("corpus", "run"), "test.toml", {"--parallelism.pipeline=2"});
@@ -66,7 +67,7 @@ class StageTest : public testing::Test {
     neighbours_ = &system.add<Neighbours>("neighbours", memory_);
     for (int i = 0; i < 2; ++i) neighbours_->sent.push_back(from.take("edges", plan_.geometry.compute, {plan_.geometry.rows(), plan_.model.hidden}));
 
-    Stage::Setup setup{.plan = plan_, .shape = shape, .memory = memory_, .kernels = kernels::ref::table(), .stream = *stream_};
+    actors::Stage::Setup setup{.plan = plan_, .shape = shape, .memory = memory_, .kernels = kernels::ref::table(), .stream = *stream_};
     for (auto block = static_cast<std::size_t>(shape.block(0).value); block < plan_.blocks.size(); ++block) {
       setup.blocks.push_back({models::BlockWeights(plan_.blocks[block], shards_[block].weights.view()),
                               models::BlockGradients(plan_.blocks[block], shards_[block].gradient.view())});
@@ -74,7 +75,7 @@ class StageTest : public testing::Test {
     }
     setup.projection = models::BlockWeights(plan_.blocks.back(), shards_.back().weights.view())[models::Role::kHead];
     setup.projection_gradient = models::BlockGradients(plan_.blocks.back(), shards_.back().gradient.view())[models::Role::kHead];
-    stage_ = &system.add<Stage>("stage-1", std::move(setup));
+    stage_ = &system.add<actors::Stage>("stage-1", std::move(setup));
     stage_->connect_to(device_->self(), listener.self());
     actor::connect(neighbours_->batch, stage_->batch, {.credits = shape.batch_credits});
     actor::connect(neighbours_->activation, stage_->activation_in, {.credits = 2});
@@ -97,10 +98,10 @@ class StageTest : public testing::Test {
   device::SimStream* stream_ = nullptr;
   DeviceLoop* device_ = nullptr;
   Neighbours* neighbours_ = nullptr;
-  Stage* stage_ = nullptr;
+  actors::Stage* stage_ = nullptr;
 };
 
-TEST_F(StageTest, SaysReadyAndStartsNothingWhileTheDeviceHasNoRoom) {
+TEST_F(Stage, SaysReadyAndStartsNothingWhileTheDeviceHasNoRoom) {
   begin(0);
   deliver({.batches = 3, .activations = 2});
   EXPECT_EQ(row().depth, 0);  // what was delivered has left the mailbox
@@ -113,7 +114,7 @@ TEST_F(StageTest, SaysReadyAndStartsNothingWhileTheDeviceHasNoRoom) {
 }
 
 // The same deliveries on a device with room.
-TEST_F(StageTest, StartsAsSoonAsTheDeviceHasRoom) {
+TEST_F(Stage, StartsAsSoonAsTheDeviceHasRoom) {
   begin(256);
   deliver({.batches = 3, .activations = 2});
   EXPECT_GT(device_->operations_started(), 0);
@@ -124,14 +125,14 @@ TEST_F(StageTest, StartsAsSoonAsTheDeviceHasRoom) {
   EXPECT_EQ(row().detail, "activation");
 }
 
-TEST_F(StageTest, WaitsForTheActivationOfABatch) {
+TEST_F(Stage, WaitsForTheActivationOfABatch) {
   begin(256);
   deliver({.batches = 3});
   EXPECT_EQ(device_->operations_started(), 0);
   EXPECT_EQ(row().state, trace::State::kWaitingForInput);
 }
 
-TEST_F(StageTest, WaitsForABatchOfAnActivation) {
+TEST_F(Stage, WaitsForABatchOfAnActivation) {
   begin(256);
   deliver({.activations = 1});
   EXPECT_EQ(device_->operations_started(), 0);
@@ -139,4 +140,4 @@ TEST_F(StageTest, WaitsForABatchOfAnActivation) {
 }
 
 }  // namespace
-}  // namespace troupe::actors
+}  // namespace troupe::test

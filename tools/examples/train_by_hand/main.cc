@@ -7,7 +7,7 @@
 // Ready-made are the stage, the parameter shards and the device loop. Own are the source, which makes its samples, and the ledger, which
 // opens steps and decides updates. Both are actors: they react to messages and never wait.
 //
-// Use: train_by_hand [steps, default 400]
+// Use: train_by_hand [steps, default 100]
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -29,11 +29,11 @@ namespace {
 constexpr std::uint64_t kSeed = 1;
 constexpr int kLetters = 16;  // tokens 0..15; 16 is the bar
 constexpr int kHalf = 12;     // letters of a sample
-// Micro-batches whose loss stands in each step; the shape of the whole thing, where a config file would stand otherwise.
+// Where a config file would stand otherwise.
 plan::JobConfig settings() {
   plan::JobConfig job;
   job.job.output = "unused";
-  job.device.threads = 2;
+  job.device.threads = 1;
   job.model.family = "llama";
   job.model.vocab_size = kLetters + 1;
   job.model.layers = 2;
@@ -154,7 +154,7 @@ class CopyLedger : public actor::Actor {
   void decide_if_known() {
     if (!loss_known_ || norms_ < shards_.size()) return;
     const double tokens = total_.tokens, norm = std::sqrt(squares_) / tokens;
-    if (step_ == 1 || step_ % 50 == 0) {
+    if (step_ == 1 || step_ % 25 == 0) {
       std::printf("step %lld  loss %.4f  norm %.3f\n", static_cast<long long>(step_), total_.loss / tokens, norm);
     }
     const double clip = norm > 1 ? 1 / norm : 1;
@@ -242,7 +242,7 @@ Status train(std::int64_t steps) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const long steps = argc > 1 ? std::atol(argv[1]) : 400;
+  const long steps = argc > 1 ? std::atol(argv[1]) : 100;
   if (steps < 1) {
     std::fprintf(stderr, "use: train_by_hand [steps, at least 1]\n");
     return 2;
