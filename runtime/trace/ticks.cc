@@ -1,5 +1,7 @@
 #include "runtime/trace/ticks.h"
 
+#include <limits>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -9,14 +11,37 @@ namespace {
 
 const SteadyClock kSteady;
 
+#if defined(__x86_64__)
+struct Pair {
+  std::int64_t ns = 0;
+  std::uint64_t ticks = 0;
+};
+
+// Both clocks at one instant. A thread may lose the processor between two reads, so the closest of some tries counts.
+Pair read_both() {
+  Pair best;
+  std::int64_t best_gap_ns = std::numeric_limits<std::int64_t>::max();
+  for (int i = 0; i < 16; ++i) {
+    const std::int64_t before = kSteady.now_ns();
+    const std::uint64_t ticks = __builtin_ia32_rdtsc();
+    const std::int64_t gap_ns = kSteady.now_ns() - before;
+    if (gap_ns < best_gap_ns) {
+      best_gap_ns = gap_ns;
+      best = {before + gap_ns / 2, ticks};
+    }
+  }
+  return best;
+}
+#endif
+
 double measure_ns_per_tick() {
 #if defined(__x86_64__)
-  // 2 ms: the clock's own reading error, some 50 ns at each end, is then 5e-5 of it.
-  const std::int64_t ns_begin = kSteady.now_ns();
-  const std::uint64_t ticks_begin = __builtin_ia32_rdtsc();
-  std::int64_t ns_end = ns_begin;
-  while (ns_end - ns_begin < 2'000'000) ns_end = kSteady.now_ns();
-  return static_cast<double>(ns_end - ns_begin) / static_cast<double>(__builtin_ia32_rdtsc() - ticks_begin);
+  // 2 ms: the error of some 50 ns at each end is then 5e-5 of it.
+  const Pair begin = read_both();
+  while (kSteady.now_ns() - begin.ns < 2'000'000) {
+  }
+  const Pair end = read_both();
+  return static_cast<double>(end.ns - begin.ns) / static_cast<double>(end.ticks - begin.ticks);
 #else
   return 1.0;
 #endif

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
+#include <thread>
 
 #include "runtime/actor/sim_world.h"
 
@@ -86,15 +88,14 @@ TEST(System, StartsAndStopsAThousandTimes) {
   }
 }
 
-// CASES A23: coarse, so that a central bottleneck of milliseconds an actor is seen.
+// CASES A23: coarse, so that a bottleneck of milliseconds an actor is seen; in processor time, which others do not stretch.
 TEST(System, StartsTenThousandActorsInSeconds) {
-  const SteadyClock clock;
-  const std::int64_t begin = clock.now_ns();
+  const std::clock_t begin = std::clock();
   System system({.threads = 2});
   for (int i = 0; i < 10'000; ++i) system.add<Player>("player " + std::to_string(i));
   system.start();
   EXPECT_TRUE(system.shutdown(30s).ok());
-  EXPECT_LT(seconds(clock.now_ns() - begin), 5.0 * kShare);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5.0 * kShare);
   EXPECT_EQ(system.probes().live(), 1u);
 }
 

@@ -2,17 +2,33 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace troupe::trace {
 namespace {
+
+// The tick nearest to a reading of the steady clock, of some tries: the thread may lose the processor in between.
+std::pair<std::int64_t, std::int64_t> steady_and_ticks_ns(const SteadyClock& steady, const Ticks& ticks) {
+  std::pair<std::int64_t, std::int64_t> best;
+  std::int64_t best_gap = 1'000'000'000;
+  for (int i = 0; i < 20; ++i) {
+    const std::int64_t before = steady.now_ns(), now = ticks.now_ns(), gap = steady.now_ns() - before;
+    if (gap < best_gap) {
+      best_gap = gap;
+      best = {before, now};
+    }
+  }
+  return best;
+}
 
 TEST(Ticks, AgreesWithTheSteadyClock) {
   const SteadyClock steady;
   const Ticks ticks;
-  const std::int64_t steady_begin = steady.now_ns(), ticks_begin = ticks.now_ns();
-  while (steady.now_ns() - steady_begin < 50'000'000) {
+  const auto begin = steady_and_ticks_ns(steady, ticks);
+  while (steady.now_ns() - begin.first < 50'000'000) {
   }
-  const std::int64_t ticks_ns = ticks.now_ns() - ticks_begin, steady_ns = steady.now_ns() - steady_begin;
-  EXPECT_NEAR(static_cast<double>(ticks_ns) / static_cast<double>(steady_ns), 1.0, 0.02);
+  const auto end = steady_and_ticks_ns(steady, ticks);
+  EXPECT_NEAR(static_cast<double>(end.second - begin.second) / static_cast<double>(end.first - begin.first), 1.0, 0.01);
 }
 
 TEST(Ticks, FollowsTheVirtualClockExactly) {
