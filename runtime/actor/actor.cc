@@ -37,7 +37,8 @@ DownToken::~DownToken() {
 
 Actor::Actor() : cell_(std::make_shared<detail::Cell>(*this)) {
   const auto builtin = [this]<class T>(void (*handle)(Actor&, T&)) {
-    add_entry(message_type<T>(), detail::Method::of(handle, [](Actor& actor, const detail::Method& method, void* payload) {
+    add_entry(message_type<T>(),
+              detail::Method::of(handle, [](Actor& actor, const detail::Method& method, void* payload) {
                 method.as<void (*)(Actor&, T&)>()(actor, *static_cast<T*>(payload));
               }));
   };
@@ -60,7 +61,8 @@ const trace::Probe& Actor::probe() const { return *cell_->probe; }
 
 void Actor::add_entry(const MessageType& type, detail::Method method) {
   TROUPE_CHECK(entry_of(type.index) == nullptr) << "a second handler for message '" << type.name << "'";
-  TROUPE_CHECK(cell_->host == nullptr) << "actor '" << name() << "': handlers are registered in the constructor";
+  TROUPE_CHECK(cell_->host == nullptr)
+      << "actor '" << name() << "': handlers are registered in the constructor";
   if (type.index >= slot_of_type_.size()) slot_of_type_.resize(type.index + 1, kNoEntry);
   slot_of_type_[type.index] = static_cast<std::uint16_t>(entries_.size());
   entries_.push_back({method, &type, probe().add_type(type.index)});
@@ -79,10 +81,13 @@ void Actor::stop() { detail::end_actor(in_its_handler(*cell_, "stop()"), ok(), {
 
 void Actor::fail(Status cause, const Down* because) {
   TROUPE_CHECK(!cause.ok()) << "actor '" << name() << "' fails without a cause";
-  detail::end_actor(in_its_handler(*cell_, "fail()"), std::move(cause), because != nullptr ? because->chain : std::vector<std::string>());
+  detail::end_actor(in_its_handler(*cell_, "fail()"), std::move(cause),
+                    because != nullptr ? because->chain : std::vector<std::string>());
 }
 
-void Actor::monitor(const Ref& actor) { send(actor, detail::MonitorRequested{detail::DownToken(self(), actor)}, Lane::kUrgent); }
+void Actor::monitor(const Ref& actor) {
+  send(actor, detail::MonitorRequested{detail::DownToken(self(), actor)}, Lane::kUrgent);
+}
 
 void Actor::finish_job(Status result) {
   send(static_cast<Actor*>(cell_->core->supervisor)->self(), JobFinished{std::move(result)});
@@ -92,10 +97,13 @@ void Actor::post_later(const detail::Parcel& parcel, std::chrono::nanoseconds de
   detail::post_parcel_later(in_its_handler(*cell_, "send_after()"), parcel, delay);
 }
 
-void Actor::set_state(trace::State state, trace::Name detail, std::int64_t number) { probe().set_state(state, detail, number); }
+void Actor::set_state(trace::State state, trace::Name detail, std::int64_t number) {
+  probe().set_state(state, detail, number);
+}
 
 trace::Name Actor::name_for(const std::string& text) {
-  TROUPE_CHECK(cell_->core != nullptr) << "name_for(\"" << text << "\") before the actor was added: use started()";
+  TROUPE_CHECK(cell_->core != nullptr)
+      << "name_for(\"" << text << "\") before the actor was added: use started()";
   return cell_->core->probes.intern(text);
 }
 

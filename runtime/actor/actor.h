@@ -1,14 +1,14 @@
 // The base of every actor: state that is touched in its handlers only, one message at a time.
 //
-// A derived class registers its handlers in its constructor with on(&Self::handler) and declares its ports as public members
-// (edge.h). Handlers never block, sleep, lock or wait for a device (DESIGN law 1).
+// A derived class registers its handlers in its constructor with on(&Self::handler) and declares its ports as
+// public members (edge.h). Handlers never block, sleep, lock or wait for a device (DESIGN law 1).
 //
-// Threads: constructed by the thread that builds the System; started() and all handlers in the actor's own context; nothing
-// here is to be called from another thread, except that a Ref may be copied anywhere.
-// Errors: fail(cause) ends the actor and tells the supervisor; an exception out of a handler is fail(kInternal); a message
-// without handler is a dead letter and fails the actor as well (CASES A11). Two handlers for one type are a bug.
-// Invariants: started() before any message (Actor.StartsBeforeItsFirstMessage); a monitor gives exactly one Down
-// (Actor.OneDownForOneMonitor).
+// Threads: constructed by the thread that builds the System; started() and all handlers in the actor's own
+// context; nothing here is to be called from another thread, except that a Ref may be copied anywhere.
+// Errors: fail(cause) ends the actor and tells the supervisor; an exception out of a handler is
+// fail(kInternal); a message without handler is a dead letter and fails the actor as well (CASES A11). Two
+// handlers for one type are a bug. Invariants: started() before any message
+// (Actor.StartsBeforeItsFirstMessage); a monitor gives exactly one Down (Actor.OneDownForOneMonitor).
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,8 @@
 
 namespace troupe::actor {
 
-// A monitored actor ended. `cause` is ok if it stopped by itself. `chain` begins with the failure that caused all others.
+// A monitored actor ended. `cause` is ok if it stopped by itself. `chain` begins with the failure that caused
+// all others.
 struct Down {
   Ref actor;
   Status cause;
@@ -77,7 +78,8 @@ class Actor {
   // First thing in the actor's own context.
   virtual void started() {}
   virtual void down(const Down&) {}
-  // The system asks for an orderly end. Whoever has open work overrides it and calls stop() once that is done.
+  // The system asks for an orderly end. Whoever has open work overrides it and calls stop() once that is
+  // done.
   virtual void stop_requested() { stop(); }
 
   const std::string& name() const;
@@ -92,7 +94,8 @@ class Actor {
     using T = std::remove_cvref_t<Argument>;
     static_assert(Message<T>, "a message is a struct that moves without throwing");
     using Handler = void (Self::*)(Argument);
-    add_entry(message_type<T>(), detail::Method::of(handler, [](Actor& actor, const detail::Method& method, void* payload) {
+    add_entry(message_type<T>(),
+              detail::Method::of(handler, [](Actor& actor, const detail::Method& method, void* payload) {
                 (static_cast<Self&>(actor).*method.as<Handler>())(std::move(*static_cast<T*>(payload)));
               }));
   }
@@ -118,7 +121,8 @@ class Actor {
   // The whole job has reached its end: System::wait returns `result` once all actors have stopped.
   void finish_job(Status result = ok());
 
-  // What the inspector shows. `detail` from name_for(), made once, in started(); for an edge, its port's trace_name().
+  // What the inspector shows. `detail` from name_for(), made once, in started(); for an edge, its port's
+  // trace_name().
   void set_state(trace::State state, trace::Name detail = {}, std::int64_t number = -1);
   trace::Name name_for(const std::string& text);
   // Nanoseconds of the system's clock: steady, or virtual in the deterministic world.

@@ -12,7 +12,8 @@ namespace {
 
 class Player final : public caf::event_based_actor {
  public:
-  Player(caf::actor_config& config, int balls, int hops) : caf::event_based_actor(config), balls_(balls), hops_(hops) {}
+  Player(caf::actor_config& config, int balls, int hops)
+      : caf::event_based_actor(config), balls_(balls), hops_(hops) {}
 
   caf::behavior make_behavior() override {
     return {

@@ -12,7 +12,9 @@
 namespace troupe::actor::detail {
 namespace {
 
-constexpr std::size_t rounded_up(std::size_t bytes, std::size_t align) { return (bytes + align - 1) / align * align; }
+constexpr std::size_t rounded_up(std::size_t bytes, std::size_t align) {
+  return (bytes + align - 1) / align * align;
+}
 
 [[noreturn]] void serialized() {
   TROUPE_CHECK(false) << "CAF asked for the content of a message: messages are never serialized";
@@ -31,7 +33,7 @@ Element* Element::allocate(const MessageType& type) {
   const std::size_t align = std::max(type.align, alignof(Element));
   const std::size_t offset = rounded_up(sizeof(Element), align);
   auto* memory = static_cast<std::byte*>(align > __STDCPP_DEFAULT_NEW_ALIGNMENT__
-                                             ? ::operator new(offset + type.size, std::align_val_t{align})
+                                             ? ::operator new (offset + type.size, std::align_val_t{align})
                                              : ::operator new(offset + type.size));
   return new (memory) Element(type, memory + offset);
 }
@@ -40,16 +42,16 @@ void Element::request_deletion(bool) const noexcept {
   take_over(this);  // dropped by CAF on whatever thread
   if (probe != nullptr && stage != Stage::kTaken) {
     if (stage == Stage::kTimer) probe->sent(type_.index);
-    probe->dead_letter(type_.index, stage == Stage::kAfterEnd  ? trace::DeadReason::kAfterEnd
-                                    : stage == Stage::kTimer ? trace::DeadReason::kTimerDropped
-                                                             : trace::DeadReason::kLeftInMailbox);
+    probe->dead_letter(type_.index, stage == Stage::kAfterEnd ? trace::DeadReason::kAfterEnd
+                                    : stage == Stage::kTimer  ? trace::DeadReason::kTimerDropped
+                                                              : trace::DeadReason::kLeftInMailbox);
   }
   const std::size_t align = std::max(type_.align, alignof(Element));
   type_.destroy(payload_);
   auto* self = const_cast<Element*>(this);
   self->~Element();
   if (align > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
-    ::operator delete(static_cast<void*>(self), std::align_val_t{align});
+    ::operator delete (static_cast<void*>(self), std::align_val_t{align});
   } else {
     ::operator delete(static_cast<void*>(self));
   }
@@ -79,7 +81,8 @@ void post_parcel(Cell& to, const Parcel& parcel, Lane lane, const Actor* from) {
     to.probe->sent(element->type().index);
     return;
   }
-  // The sender's thread takes the receiver's turn into its own queue, unless the receiver belongs to another System.
+  // The sender's thread takes the receiver's turn into its own queue, unless the receiver belongs to another
+  // System.
   const Host* sender = from != nullptr && from->cell_->core == to.core ? from->cell_->host : nullptr;
   to.host->enqueue(std::move(owned), sender != nullptr ? sender->running_on() : nullptr);
 }
@@ -88,7 +91,8 @@ void post_parcel(Cell& to, const Parcel& parcel, Lane lane, const Actor* from) {
 
 Host::Host(caf::actor_config& config, Cell& cell) : caf::event_based_actor(config), cell_(cell) {
   set_default_handler(caf::drop);
-  set_error_handler([this](caf::error&) { end(Status(absl::StatusCode::kInternal, "an error message of CAF"), {}); });
+  set_error_handler(
+      [this](caf::error&) { end(Status(absl::StatusCode::kInternal, "an error message of CAF"), {}); });
   set_exit_handler([this](caf::exit_msg&) { end(ok(), {}); });
 }
 
@@ -102,7 +106,8 @@ void Host::enqueue(caf::mailbox_element_ptr element, caf::execution_unit* unit) 
   if (Element::is_ours(*element)) {
     auto& ours = static_cast<Element&>(*element);
     ours.probe = cell_.probe.get();
-    ours.stage = cell_.ended.load(std::memory_order_relaxed) ? Element::Stage::kAfterEnd : Element::Stage::kInMailbox;
+    ours.stage =
+        cell_.ended.load(std::memory_order_relaxed) ? Element::Stage::kAfterEnd : Element::Stage::kInMailbox;
     cell_.probe->sent(ours.type().index);
     hand_over(&ours);
   }
@@ -114,9 +119,13 @@ void Host::guarded(std::string_view what, const Body& body) {
   try {
     body();
   } catch (const std::exception& exception) {
-    end(Status(absl::StatusCode::kInternal, absl::StrCat("exception in the handler of ", std::string(what), ": ", exception.what())), {});
+    end(Status(absl::StatusCode::kInternal,
+               absl::StrCat("exception in the handler of ", std::string(what), ": ", exception.what())),
+        {});
   } catch (...) {
-    end(Status(absl::StatusCode::kInternal, absl::StrCat("exception of unknown type in the handler of ", std::string(what))), {});
+    end(Status(absl::StatusCode::kInternal,
+               absl::StrCat("exception of unknown type in the handler of ", std::string(what))),
+        {});
   }
 }
 
@@ -143,7 +152,9 @@ caf::invoke_message_result Host::consume(caf::mailbox_element& element) {
       probe.end_handling(type.index, entry->slot, begun);
     } else {
       probe.end_without_handler(type.index);
-      end(Status(absl::StatusCode::kInternal, absl::StrCat("got message '", std::string(type.name), "' and has no handler for it")), {});
+      end(Status(absl::StatusCode::kInternal,
+                 absl::StrCat("got message '", std::string(type.name), "' and has no handler for it")),
+          {});
     }
   }
   running_on_ = nullptr;
@@ -169,7 +180,8 @@ bool Host::cleanup(caf::error&& reason, caf::execution_unit* unit) {
   if (!ending_) cell_.cause = Status(absl::StatusCode::kInternal, "ended by CAF");
   cell_.ended.store(true, std::memory_order_release);
   cell_.probe->ended();
-  const bool result = caf::event_based_actor::cleanup(std::move(reason), unit);  // closes the mailbox, drops what is in it
+  const bool result =
+      caf::event_based_actor::cleanup(std::move(reason), unit);  // closes the mailbox, drops what is in it
   SystemCore& core = *cell_.core;
   core.probes.bury(*cell_.probe, cell_.cause.ToString(), cell_.chain);
   if (cell_.actor == core.supervisor) {
@@ -192,14 +204,17 @@ void Host::schedule(Element* element, std::chrono::nanoseconds delay) {
   element->stage = Element::Stage::kTimer;
   hand_over(element);
   auto& its_clock = system().clock();
-  its_clock.schedule_message(its_clock.now() + delay, caf::strong_actor_ptr(ctrl()), caf::mailbox_element_ptr(element));
+  its_clock.schedule_message(its_clock.now() + delay, caf::strong_actor_ptr(ctrl()),
+                             caf::mailbox_element_ptr(element));
 }
 
 // --- for the Actor ---
 
 bool in_handler(const Cell& cell) { return cell.host != nullptr && cell.host->running_on() != nullptr; }
 
-void end_actor(Cell& cell, Status cause, std::vector<std::string> chain) { cell.host->end(std::move(cause), std::move(chain)); }
+void end_actor(Cell& cell, Status cause, std::vector<std::string> chain) {
+  cell.host->end(std::move(cause), std::move(chain));
+}
 
 void post_parcel_later(Cell& cell, const Parcel& parcel, std::chrono::nanoseconds delay) {
   cell.host->schedule(static_cast<Element*>(parcel.element), delay);

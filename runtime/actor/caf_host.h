@@ -1,18 +1,20 @@
-// Inside of runtime/actor, the only header of the repository that includes CAF (0.17.6): how a message travels and what
-// runs an actor. A move to another CAF is a change of this header, caf_host.cc and caf_world.cc.
+// Inside of runtime/actor, the only header of the repository that includes CAF (0.17.6): how a message
+// travels and what runs an actor. A move to another CAF is a change of this header, caf_host.cc and
+// caf_world.cc.
 //
-// A message is an Element: CAF's mailbox element with our payload behind it, one allocation, never serialized. An actor is a
-// Host: an event-based actor whose enqueue (sender's thread) counts, and whose consume looks our Elements up in the Actor's
-// own table. CAF's own messages go CAF's way. Included by caf_host.cc and caf_world.cc only.
+// A message is an Element: CAF's mailbox element with our payload behind it, one allocation, never
+// serialized. An actor is a Host: an event-based actor whose enqueue (sender's thread) counts, and whose
+// consume looks our Elements up in the Actor's own table. CAF's own messages go CAF's way. Included by
+// caf_host.cc and caf_world.cc only.
 //
-// Thread sanitizer: Debian's libcaf is not instrumented, so its hand-over of messages is told to the sanitizer by hand
-// (tsan.h); with `ignore_noninstrumented_modules=1` it then sees races of ours and none of CAF's.
+// Thread sanitizer: Debian's libcaf is not instrumented, so its hand-over of messages is told to the
+// sanitizer by hand (tsan.h); with `ignore_noninstrumented_modules=1` it then sees races of ours and none of
+// CAF's.
 #pragma once
 
 #include <caf/actor_system.hpp>
 #include <caf/event_based_actor.hpp>
 #include <caf/mailbox_element.hpp>
-
 #include <memory>
 #include <vector>
 

@@ -1,9 +1,8 @@
+#include <algorithm>
 #include <caf/actor_system_config.hpp>
 #include <caf/policy/work_sharing.hpp>
 #include <caf/scheduler/coordinator.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
-
-#include <algorithm>
 
 #include "runtime/actor/caf_host.h"
 
@@ -17,7 +16,8 @@ struct CafWorld::Inside {
 
 CafWorld::CafWorld(const System::Options& options) : inside_(std::make_unique<Inside>()) {
   auto& config = inside_->config;
-  // CAF's default policy leaves a message waiting behind a busy sender. The value is an atom: a string is silently ignored.
+  // CAF's default policy leaves a message waiting behind a busy sender. The value is an atom: a string is
+  // silently ignored.
   if (options.deterministic) {
     config.set("scheduler.policy", caf::atom("testing"));
   } else {
@@ -35,7 +35,8 @@ CafWorld::CafWorld(const System::Options& options) : inside_(std::make_unique<In
   } else {
     TROUPE_CHECK(dynamic_cast<caf::scheduler::coordinator<caf::policy::work_sharing>*>(&scheduler) != nullptr)
         << "CAF ignored scheduler.policy";
-    TROUPE_CHECK(scheduler.num_workers() == static_cast<std::size_t>(options.threads)) << scheduler.num_workers();
+    TROUPE_CHECK(scheduler.num_workers() == static_cast<std::size_t>(options.threads))
+        << scheduler.num_workers();
     TROUPE_CHECK(scheduler.max_throughput() == static_cast<std::size_t>(options.max_messages_per_turn));
   }
 }
@@ -44,7 +45,8 @@ CafWorld::~CafWorld() = default;
 
 void CafWorld::spawn(Cell& cell) {
   // Lazy: runs at its first message. Hidden: CAF's own count of actors is not used.
-  auto handle = std::make_shared<caf::actor>(inside_->system->spawn<Host, caf::lazy_init + caf::hidden>(cell));
+  auto handle =
+      std::make_shared<caf::actor>(inside_->system->spawn<Host, caf::lazy_init + caf::hidden>(cell));
   cell.host = static_cast<Host*>(caf::actor_cast<caf::abstract_actor*>(*handle));
   cell.keeps_host = std::move(handle);
 }
@@ -69,7 +71,9 @@ std::int64_t CafWorld::next_timer_in_ns() const {
   return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(due).count());
 }
 
-void CafWorld::advance(std::int64_t by_ns) { inside_->coordinator->advance_time(std::chrono::nanoseconds(by_ns)); }
+void CafWorld::advance(std::int64_t by_ns) {
+  inside_->coordinator->advance_time(std::chrono::nanoseconds(by_ns));
+}
 
 void CafWorld::drop_timers() { inside_->coordinator->clock().cancel_all(); }
 

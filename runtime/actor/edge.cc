@@ -24,11 +24,14 @@ Edge::Edge(OutPort& out, InPort& in, EdgeOptions options)
 
 void Edge::give_back(const std::shared_ptr<Edge>& edge, int slot, bool delivered, device::Event after) {
   edge->reusable_after_[static_cast<std::size_t>(slot)] = std::move(after);
-  if (!delivered) edge->probe_->delivered.fetch_add(1, std::memory_order_release);  // a dead letter: it leaves the mailbox too
+  if (!delivered)
+    edge->probe_->delivered.fetch_add(1,
+                                      std::memory_order_release);  // a dead letter: it leaves the mailbox too
   edge->probe_->returned.fetch_add(1, std::memory_order_release);
   const std::uint64_t at = edge->ring_tail_.fetch_add(1, std::memory_order_relaxed);
   edge->ring_[at % edge->ring_.size()].store(slot + 1, std::memory_order_release);
-  // Whoever finds the flag down raises it and sends; the sender lowers it before it collects, so nothing is left behind.
+  // Whoever finds the flag down raises it and sends; the sender lowers it before it collects, so nothing is
+  // left behind.
   if (!edge->notified_.exchange(true, std::memory_order_acq_rel)) {
     edge->sender_.send(detail::CreditReturned{edge}, Lane::kUrgent);
   }
@@ -44,7 +47,8 @@ const Edge& OutPort::edge() const {
 }
 
 OutSlot OutPort::take() {
-  TROUPE_CHECK(ready()) << "edge " << edge().name() << ": no credit left of " << credits() << "; ask ready() first, or wait for on_credit";
+  TROUPE_CHECK(ready()) << "edge " << edge().name() << ": no credit left of " << credits()
+                        << "; ask ready() first, or wait for on_credit";
   const int slot = free_[static_cast<std::size_t>(free_head_)];
   free_head_ = (free_head_ + 1) % credits();
   --free_count_;
@@ -102,8 +106,8 @@ void OutPort::collect(Edge& edge) {
 
 InPort& InPort::arrive(Credit& credit, std::uint64_t sequence) {
   Edge& edge = *credit.edge_;
-  TROUPE_CHECK(sequence == edge.next_sequence_)
-      << "edge " << edge.name() << ": message " << sequence << " arrived where " << edge.next_sequence_ << " was due";
+  TROUPE_CHECK(sequence == edge.next_sequence_) << "edge " << edge.name() << ": message " << sequence
+                                                << " arrived where " << edge.next_sequence_ << " was due";
   ++edge.next_sequence_;
   credit.delivered_ = true;
   edge.probe_->delivered.fetch_add(1, std::memory_order_release);
@@ -120,9 +124,11 @@ void connect_ports(OutPort& out, InPort& in, EdgeOptions options) {
   TROUPE_CHECK(from.core != nullptr && from.core == to.core)
       << "connect " << from.name() << "." << out.name() << " and " << to.name() << "." << in.name()
       << ": both actors must have been added to the same System";
-  TROUPE_CHECK(!from.core->started) << "connect " << from.name() << "." << out.name() << ": the System has started";
+  TROUPE_CHECK(!from.core->started) << "connect " << from.name() << "." << out.name()
+                                    << ": the System has started";
   TROUPE_CHECK(!out.connected()) << "port " << from.name() << "." << out.name() << " is connected already";
-  TROUPE_CHECK(options.credits >= 1) << "edge from " << from.name() << "." << out.name() << " with " << options.credits << " credits";
+  TROUPE_CHECK(options.credits >= 1) << "edge from " << from.name() << "." << out.name() << " with "
+                                     << options.credits << " credits";
   out.edge_ = std::make_shared<Edge>(out, in, options);
   out.trace_name_ = from.core->probes.intern(out.edge_->probe()->to);
   out.free_.resize(static_cast<std::size_t>(options.credits));

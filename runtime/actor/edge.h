@@ -1,12 +1,15 @@
-// A typed, bounded channel between two actors: a fixed number of credits, order kept, back-pressure without blocking.
+// A typed, bounded channel between two actors: a fixed number of credits, order kept, back-pressure without
+// blocking.
 //
-// The sender takes a slot, fills what belongs to it, sends. The receiver gets a Delivery with the slot's Credit; dropping the
-// credit gives the slot back, release(event) says after which device event the slot's buffer may be overwritten. The sender
-// hears of returned credits by one control message at a time, however many came back (DESIGN law 4).
+// The sender takes a slot, fills what belongs to it, sends. The receiver gets a Delivery with the slot's
+// Credit; dropping the credit gives the slot back, release(event) says after which device event the slot's
+// buffer may be overwritten. The sender hears of returned credits by one control message at a time, however
+// many came back (DESIGN law 4).
 //
-// Threads: Out and In in their actors' contexts. A Credit may be moved to and dropped by any thread; it may outlive the System.
-// Errors (all bugs, TROUPE_CHECK): sending without a credit, a slot not taken, a jump of the sequence, an unconnected port.
-// Invariants: free + in flight = capacity at any instant (trace/edge_probe.h); at most one outstanding credit message per edge
+// Threads: Out and In in their actors' contexts. A Credit may be moved to and dropped by any thread; it may
+// outlive the System. Errors (all bugs, TROUPE_CHECK): sending without a credit, a slot not taken, a jump of
+// the sequence, an unconnected port. Invariants: free + in flight = capacity at any instant
+// (trace/edge_probe.h); at most one outstanding credit message per edge
 // (Edge.OneCreditMessageForManyCredits); a mailbox holds at most System::mailbox_bound messages of edges.
 #pragma once
 
@@ -56,22 +59,25 @@ class Edge {
   OutPort* const out_;  // touched in the sender's context only
   InPort* const in_;    // touched in the receiver's context only
   const std::shared_ptr<trace::EdgeProbe> probe_;
-  // Returned slots in the order of their return, for the sender to collect. A cell holds slot + 1, 0 when empty. A slot is in
-  // one place only, so the ring never overflows. reusable_after_[slot] belongs to whoever has the slot.
+  // Returned slots in the order of their return, for the sender to collect. A cell holds slot + 1, 0 when
+  // empty. A slot is in one place only, so the ring never overflows. reusable_after_[slot] belongs to whoever
+  // has the slot.
   std::vector<std::atomic<int>> ring_;
   std::vector<device::Event> reusable_after_;
   std::atomic<std::uint64_t> ring_tail_{0};
-  std::uint64_t ring_head_ = 0;          // sender's
-  std::atomic<bool> notified_{false};    // a credit message is on its way
-  std::uint64_t next_sequence_ = 0;      // receiver's
+  std::uint64_t ring_head_ = 0;        // sender's
+  std::atomic<bool> notified_{false};  // a credit message is on its way
+  std::uint64_t next_sequence_ = 0;    // receiver's
 };
 
-// The right to one slot of an edge, while the receiver (or the work it enqueued) holds the message. Gives it back when it dies.
+// The right to one slot of an edge, while the receiver (or the work it enqueued) holds the message. Gives it
+// back when it dies.
 class Credit {
  public:
   Credit() = default;
   Credit(std::shared_ptr<Edge> edge, int slot) : edge_(std::move(edge)), slot_(slot) {}
-  Credit(Credit&& other) noexcept : edge_(std::move(other.edge_)), slot_(other.slot_), delivered_(other.delivered_) {}
+  Credit(Credit&& other) noexcept
+      : edge_(std::move(other.edge_)), slot_(other.slot_), delivered_(other.delivered_) {}
   Credit& operator=(Credit&& other) noexcept {
     if (this != &other) {
       release();
@@ -117,8 +123,8 @@ class OutPort {
   OutPort& operator=(const OutPort&) = delete;
 
   bool ready() const { return free_count_ > 0; }
-  OutSlot take();                  // a bug if not ready()
-  void put_back(OutSlot slot);     // taken and not used after all
+  OutSlot take();               // a bug if not ready()
+  void put_back(OutSlot slot);  // taken and not used after all
   // `handler` runs in the actor's context whenever credits have come back.
   template <class Self>
   void on_credit(void (Self::*handler)()) {
@@ -152,7 +158,7 @@ class OutPort {
   std::shared_ptr<Edge> edge_;
   trace::Name trace_name_;
   detail::Method credit_handler_;
-  std::vector<int> free_;            // a ring: the slot that is free the longest goes first
+  std::vector<int> free_;  // a ring: the slot that is free the longest goes first
   int free_head_ = 0, free_count_ = 0;
   std::vector<bool> taken_;
   std::uint64_t next_sequence_ = 0;
@@ -167,7 +173,8 @@ class Out : public OutPort {
   void send(const OutSlot& slot, T message) {
     const std::uint64_t sequence = begin_send(slot);
     detail::post(shared_edge()->receiver().cell(),
-                 Delivery<T>{std::move(message), Credit(shared_edge(), slot.index), sequence}, Lane::kNormal, &owner());
+                 Delivery<T>{std::move(message), Credit(shared_edge(), slot.index), sequence}, Lane::kNormal,
+                 &owner());
   }
   // take() and send() in one.
   void send(T message) { send(take(), std::move(message)); }
@@ -204,7 +211,8 @@ class In : public InPort {
   In(Owner& owner, std::string name, void (Self::*handler)(Delivery<T>)) : InPort(owner, std::move(name)) {
     using Handler = void (Self::*)(Delivery<T>);
     handler_ = detail::Method::of(handler, [](Actor& actor, const detail::Method& method, void* payload) {
-      (static_cast<Self&>(actor).*method.template as<Handler>())(std::move(*static_cast<Delivery<T>*>(payload)));
+      (static_cast<Self&>(actor).*
+       method.template as<Handler>())(std::move(*static_cast<Delivery<T>*>(payload)));
     });
     register_type(owner, message_type<Delivery<T>>(), [](Actor& actor, const detail::Method&, void* payload) {
       auto& delivery = *static_cast<Delivery<T>*>(payload);

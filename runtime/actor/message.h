@@ -1,8 +1,8 @@
-// What a message is: any C++ struct that can be moved without throwing. It is never copied and never serialized; one allocation
-// holds it and what the mailbox needs.
+// What a message is: any C++ struct that can be moved without throwing. It is never copied and never
+// serialized; one allocation holds it and what the mailbox needs.
 //
-// Threads: any. Errors: a type that cannot be a message does not compile; more than Probe::kMaxType types in a program is a
-// bug. Type numbers are dense and local to the process: never send one to another.
+// Threads: any. Errors: a type that cannot be a message does not compile; more than Probe::kMaxType types in
+// a program is a bug. Type numbers are dense and local to the process: never send one to another.
 #pragma once
 
 #include <array>
@@ -19,8 +19,9 @@ namespace troupe::actor {
 class Actor;
 
 template <class T>
-concept Message = std::is_object_v<T> && !std::is_pointer_v<T> && !std::is_array_v<T> && !std::is_const_v<T> &&
-                  std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>;
+concept Message =
+    std::is_object_v<T> && !std::is_pointer_v<T> && !std::is_array_v<T> && !std::is_const_v<T> &&
+    std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>;
 
 namespace detail {
 
@@ -51,7 +52,8 @@ struct BareName {
 
 template <class T>
 constexpr std::string_view full_type_name() {
-  const std::string_view pretty = __PRETTY_FUNCTION__;  // "... [with T = ns::Foo; ...]" or "... [T = ns::Foo]"
+  const std::string_view pretty =
+      __PRETTY_FUNCTION__;  // "... [with T = ns::Foo; ...]" or "... [T = ns::Foo]"
   const std::size_t begin = pretty.find("T = ") + 4;
   const std::size_t semicolon = pretty.find(';', begin);
   const std::size_t end = semicolon != std::string_view::npos ? semicolon : pretty.rfind(']');

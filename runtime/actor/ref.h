@@ -1,5 +1,5 @@
-// The address of an actor. A value: copy it, send it, compare it. It may outlive the actor and its system; a message to an
-// actor that has ended is a dead letter, counted by (type, reason), never lost silently.
+// The address of an actor. A value: copy it, send it, compare it. It may outlive the actor and its system; a
+// message to an actor that has ended is a dead letter, counted by (type, reason), never lost silently.
 //
 // Threads: any. Errors: sending to an actor before System::start is a bug.
 #pragma once
@@ -14,8 +14,8 @@ namespace troupe::actor {
 
 class Actor;
 
-// Urgent is for control messages that must not wait behind data. Two lanes, each in order; the urgent one goes first, but
-// with threads never starves the other (a turn takes six of one, then three of the other).
+// Urgent is for control messages that must not wait behind data. Two lanes, each in order; the urgent one
+// goes first, but with threads never starves the other (a turn takes six of one, then three of the other).
 enum class Lane { kNormal, kUrgent };
 
 namespace detail {

@@ -8,16 +8,21 @@
 namespace troupe::actor::detail {
 
 RequestTracker::RequestTracker(Ref asker, Ref target, PostError post_error)
-    : asker_(std::move(asker)), target_(std::move(target)), post_error_(post_error), id_(asker_.cell().next_request++) {}
+    : asker_(std::move(asker)),
+      target_(std::move(target)),
+      post_error_(post_error),
+      id_(asker_.cell().next_request++) {}
 
 void RequestTracker::fail_if_open(const std::string& why) {
   if (!claim()) return;
   const Cell& target = target_.cell();
   if (target.ended.load(std::memory_order_acquire)) {
     post_error_(*this, Status(absl::StatusCode::kUnavailable,
-                              absl::StrCat("actor '", target.name(), "' ended before it answered: ", target.cause.ToString())));
+                              absl::StrCat("actor '", target.name(),
+                                           "' ended before it answered: ", target.cause.ToString())));
   } else {
-    post_error_(*this, Status(absl::StatusCode::kAborted, absl::StrCat("actor '", target.name(), "': ", why)));
+    post_error_(*this,
+                Status(absl::StatusCode::kAborted, absl::StrCat("actor '", target.name(), "': ", why)));
   }
 }
 

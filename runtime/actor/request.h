@@ -2,7 +2,8 @@
 //
 //   struct Question { ... };  struct Reply { ... };
 //   asker:     on(&Asker::replied);                          void replied(Answered<Reply> answer);
-//              const RequestId id = ask<Reply>(*this, target, Question{...});   (a free function of this header)
+//              const RequestId id = ask<Reply>(*this, target, Question{...});   (a free function of this
+//              header)
 //   answerer:  on(&Answerer::asked);                         void asked(Request<Question, Reply> request);
 //              request.answer.reply(Reply{...});             now or later; the Answer may be kept or moved
 //
@@ -68,7 +69,9 @@ class Answer {
   void reply(R value) { give(std::move(value)); }
   void fail(Status status) { give(std::move(status)); }
   RequestId id() const { return tracker_->id(); }
-  void arrived_at(Actor& target) const { detail::RequestTracker::track(target, tracker_); }  // for the runtime
+  void arrived_at(Actor& target) const {
+    detail::RequestTracker::track(target, tracker_);
+  }  // for the runtime
 
  private:
   void give(StatusOr<R> result) {
@@ -77,7 +80,8 @@ class Answer {
     }
   }
   void drop() {
-    if (auto tracker = std::move(tracker_)) tracker->fail_if_open("the request was dropped without an answer");
+    if (auto tracker = std::move(tracker_))
+      tracker->fail_if_open("the request was dropped without an answer");
   }
   std::shared_ptr<detail::RequestTracker> tracker_;
 };
@@ -107,7 +111,8 @@ RequestId ask(Actor& asker, const Ref& target, Q question) {
         request.asker().send(Answered<R>{request.id(), std::move(status)});
       });
   const RequestId id = tracker->id();
-  detail::post(target.cell(), Request<Q, R>{std::move(question), Answer<R>(std::move(tracker))}, Lane::kNormal, &asker);
+  detail::post(target.cell(), Request<Q, R>{std::move(question), Answer<R>(std::move(tracker))},
+               Lane::kNormal, &asker);
   return id;
 }
 

@@ -21,7 +21,8 @@ System::Options SimWorld::options(System::Options base) const {
 
 SimWorld::~SimWorld() = default;
 
-device::SimStream& SimWorld::add_stream(std::string name, device::SimStream::Cost cost, device::Buffer scratch) {
+device::SimStream& SimWorld::add_stream(std::string name, device::SimStream::Cost cost,
+                                        device::Buffer scratch) {
   auto& stream = streams_.emplace_back(std::move(name), clock_, std::move(cost), std::move(scratch));
   runnables_.push_back(&stream);
   return stream;
@@ -104,7 +105,8 @@ Status SimWorld::run(std::int64_t max_events, const std::function<bool()>& done)
     if (Status status = system->outcome(); !status.ok()) return status;
   }
   if (events_ >= end) {
-    return Status(absl::StatusCode::kDeadlineExceeded, absl::StrCat("seed ", seed_, ": not done after ", max_events, " events"));
+    return Status(absl::StatusCode::kDeadlineExceeded,
+                  absl::StrCat("seed ", seed_, ": not done after ", max_events, " events"));
   }
   return ok();
 }

@@ -1,10 +1,13 @@
-// The deterministic world: real actors of one or several Systems, simulated streams, one virtual clock, one seed.
+// The deterministic world: real actors of one or several Systems, simulated streams, one virtual clock, one
+// seed.
 //
-// At each event the seed chooses who goes next among the actors with messages and the streams with something due; an actor then
-// handles one message, a stream runs one entry. When nobody can go, time moves to the next timer or end of work. The same seed
-// gives the same interleaving, so a failure is reproduced by its number. No threads, no clock of the machine.
+// At each event the seed chooses who goes next among the actors with messages and the streams with something
+// due; an actor then handles one message, a stream runs one entry. When nobody can go, time moves to the next
+// timer or end of work. The same seed gives the same interleaving, so a failure is reproduced by its number.
+// No threads, no clock of the machine.
 //
-// Threads: one. Owns: its Systems and streams, not those it only drives. Invariants: SimWorld.TheSameSeedIsTheSameOrder, SimWorld.AnotherSeedIsAnotherOrder.
+// Threads: one. Owns: its Systems and streams, not those it only drives. Invariants:
+// SimWorld.TheSameSeedIsTheSameOrder, SimWorld.AnotherSeedIsAnotherOrder.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +31,15 @@ class SimWorld {
   SimWorld(const SimWorld&) = delete;
   SimWorld& operator=(const SimWorld&) = delete;
 
-  // A System that somebody else makes with options() and starts runs here too; it is there until the last step.
+  // A System that somebody else makes with options() and starts runs here too; it is there until the last
+  // step.
   System::Options options(System::Options base = {}) const;
   void drive(System& system) { systems_.push_back(&system); }
 
   System& system(int index = 0) { return *systems_.at(static_cast<std::size_t>(index)); }
   int systems() const { return static_cast<int>(systems_.size()); }
-  device::SimStream& add_stream(std::string name, device::SimStream::Cost cost = {}, device::Buffer scratch = {});
+  device::SimStream& add_stream(std::string name, device::SimStream::Cost cost = {},
+                                device::Buffer scratch = {});
   // Outlives the world's last step; a simulated transport, say.
   void add(device::SimRunnable& runnable) { runnables_.push_back(&runnable); }
   // Called after every event; checks invariants.
@@ -43,8 +48,8 @@ class SimWorld {
 
   // One event. False when nothing can happen any more: no message, no work due, no timer.
   bool step();
-  // Until nothing can happen, or `done` holds, or `max_events` have passed. What System::outcome says of the first System that
-  // failed; kDeadlineExceeded if it ran out of events (the world is then still whole).
+  // Until nothing can happen, or `done` holds, or `max_events` have passed. What System::outcome says of the
+  // first System that failed; kDeadlineExceeded if it ran out of events (the world is then still whole).
   Status run(std::int64_t max_events = 10'000'000, const std::function<bool()>& done = {});
   // run() to the end, for who asks System::outcome later.
   void settle() { (void)run(); }
@@ -64,7 +69,7 @@ class SimWorld {
   VirtualClock clock_;
   std::deque<device::SimStream> streams_;  // before the Systems: their actors hold streams
   std::vector<std::unique_ptr<System>> owned_;
-  std::vector<System*> systems_;           // owned_ and driven
+  std::vector<System*> systems_;  // owned_ and driven
   std::vector<device::SimRunnable*> runnables_;
   std::vector<std::function<void()>> checks_;
   std::int64_t events_ = 0;

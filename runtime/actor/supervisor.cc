@@ -22,7 +22,8 @@ void Supervisor::ended(const ActorEnded& message) {
     } else {
       absl::StrAppend(&failures_, "; then '", cell.name(), "' failed: ", cause);
     }
-    if (cell.chain.size() > 1) absl::StrAppend(&failures_, " (chain: ", absl::StrJoin(cell.chain, " -> "), ")");
+    if (cell.chain.size() > 1)
+      absl::StrAppend(&failures_, " (chain: ", absl::StrJoin(cell.chain, " -> "), ")");
   }
   if (first && core_.options.stop_on_failure) core_.ask_all_to_stop(true);
   std::lock_guard lock(core_.outcome.mutex);

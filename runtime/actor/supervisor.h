@@ -1,8 +1,9 @@
-// The one supervisor of a System: hears of every actor that ends, keeps who failed in which order, stops the job at the first
-// failure, and says the outcome to the thread in System::wait.
+// The one supervisor of a System: hears of every actor that ends, keeps who failed in which order, stops the
+// job at the first failure, and says the outcome to the thread in System::wait.
 //
 // Acts:  ActorEnded -> outcome, StopNow to all others;  JobFinished -> StopRequested to all.
-// Invariant: the outcome names the first actor that failed, and then the others in order (Supervisor.NamesTheFirstFailure).
+// Invariant: the outcome names the first actor that failed, and then the others in order
+// (Supervisor.NamesTheFirstFailure).
 #pragma once
 
 #include "runtime/actor/system_core.h"

@@ -7,7 +7,8 @@
 namespace troupe::actor {
 namespace detail {
 
-SystemCore::SystemCore(System::Options the_options) : options(the_options), probes(&message_type_name, the_options.clock) {
+SystemCore::SystemCore(System::Options the_options)
+    : options(the_options), probes(&message_type_name, the_options.clock) {
   auto owned = std::make_unique<Supervisor>(*this);
   supervisor = owned.get();
   adopt("supervisor", std::move(owned));
@@ -72,7 +73,8 @@ std::string SystemCore::who_is_alive() const {
   for (const auto& cell : cells) {
     if (cell->actor == supervisor || cell->ended.load(std::memory_order_acquire)) continue;
     const trace::ActorRow row = cell->probe->row(probes.texts());
-    absl::StrAppend(&text, text.empty() ? "" : ", ", "'", row.name, "' (", trace::name(row.state), row.detail.empty() ? "" : " ", row.detail,
+    absl::StrAppend(&text, text.empty() ? "" : ", ", "'", row.name, "' (", trace::name(row.state),
+                    row.detail.empty() ? "" : " ", row.detail,
                     absl::StrFormat(" for %.3f s, mailbox %d)", seconds(row.since_ns), row.depth));
   }
   return text;
@@ -99,19 +101,24 @@ void SystemCore::close() {
 System::System(Options options) : core_(std::make_unique<detail::SystemCore>(options)) {}
 System::~System() = default;
 
-void System::adopt(std::string name, std::unique_ptr<Actor> actor) { core_->adopt(std::move(name), std::move(actor)); }
+void System::adopt(std::string name, std::unique_ptr<Actor> actor) {
+  core_->adopt(std::move(name), std::move(actor));
+}
 void System::start() { core_->start(); }
 
 Status System::wait() {
-  TROUPE_CHECK(core_->started && !core_->options.deterministic) << "wait() is for a started System with threads";
+  TROUPE_CHECK(core_->started && !core_->options.deterministic)
+      << "wait() is for a started System with threads";
   auto& outcome = core_->outcome;
   {
     std::unique_lock lock(outcome.mutex);
-    outcome.changed.wait(lock, [&] { return outcome.alive == 0 || (outcome.failed && core_->options.stop_on_failure); });
+    outcome.changed.wait(
+        lock, [&] { return outcome.alive == 0 || (outcome.failed && core_->options.stop_on_failure); });
   }
   if (core_->wait_until_all_ended(core_->options.stop_deadline)) return this->outcome();
   const Status failure = this->outcome();
-  return Status(failure.code(), absl::StrCat(std::string(failure.message()), "; still running: ", core_->who_is_alive()));
+  return Status(failure.code(),
+                absl::StrCat(std::string(failure.message()), "; still running: ", core_->who_is_alive()));
 }
 
 Status System::shutdown(std::chrono::nanoseconds deadline) {
@@ -119,7 +126,8 @@ Status System::shutdown(std::chrono::nanoseconds deadline) {
   core_->ask_all_to_stop(false);
   if (core_->wait_until_all_ended(deadline)) return ok();
   return Status(absl::StatusCode::kDeadlineExceeded,
-                absl::StrFormat("shutdown: after %.3f s these actors still run: %s", seconds(deadline.count()), core_->who_is_alive()));
+                absl::StrFormat("shutdown: after %.3f s these actors still run: %s",
+                                seconds(deadline.count()), core_->who_is_alive()));
 }
 
 Status System::outcome() const {

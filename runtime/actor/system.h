@@ -1,10 +1,11 @@
 // A set of actors and what runs them. Build (add, connect), start, wait, shut down.
 //
 // Threads: one thread builds, starts, waits and destroys; probes() by any.
-// Owns: the actors, until its own end; they are destroyed in the reverse order of add(). Refs and Credits may outlive it.
-// Errors: wait() gives the first failure with the chain of those that followed; shutdown() gives kDeadlineExceeded and names
-// who blocks it. A System whose actors cannot be stopped within stop_deadline is a bug (a handler blocks).
-// Limits: a turn handles at most max_messages_per_turn messages before the thread takes another actor.
+// Owns: the actors, until its own end; they are destroyed in the reverse order of add(). Refs and Credits may
+// outlive it. Errors: wait() gives the first failure with the chain of those that followed; shutdown() gives
+// kDeadlineExceeded and names who blocks it. A System whose actors cannot be stopped within stop_deadline is
+// a bug (a handler blocks). Limits: a turn handles at most max_messages_per_turn messages before the thread
+// takes another actor.
 #pragma once
 
 #include <chrono>
@@ -62,8 +63,8 @@ class System {
 
   // The outcome so far: ok, or the first failure and its chain.
   Status outcome() const;
-  // How many messages of edges the mailbox can hold: its inbound credits plus a credit message per outbound edge. What else is
-  // sent to it comes on top: one per (sender, kind).
+  // How many messages of edges the mailbox can hold: its inbound credits plus a credit message per outbound
+  // edge. What else is sent to it comes on top: one per (sender, kind).
   std::int64_t mailbox_bound(const Ref& actor) const;
   // Empty if there is no such actor.
   Ref find(const std::string& name) const;

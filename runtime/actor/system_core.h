@@ -1,4 +1,5 @@
-// Inside of runtime/actor: what a System consists of, and what stays of an actor as long as anybody knows it. No CAF type.
+// Inside of runtime/actor: what a System consists of, and what stays of an actor as long as anybody knows it.
+// No CAF type.
 #pragma once
 
 #include <atomic>
@@ -23,8 +24,8 @@ class SystemCore;
 class DownToken;
 class RequestTracker;
 
-// The lasting part of an actor. `core` is set by System::add, `host` by System::start; `core` and `actor` are cleared when the
-// System is gone, by which time the actor has ended.
+// The lasting part of an actor. `core` is set by System::add, `host` by System::start; `core` and `actor` are
+// cleared when the System is gone, by which time the actor has ended.
 class Cell {
  public:
   explicit Cell(Actor& its_actor);
@@ -52,8 +53,8 @@ bool in_handler(const Cell& cell);
 void end_actor(Cell& cell, Status cause, std::vector<std::string> chain);
 void post_parcel_later(Cell& cell, const Parcel& parcel, std::chrono::nanoseconds delay);
 
-// CAF's actor system, in one of two set-ups. With threads: `sharing`, a finite number of messages a turn. Deterministic: no
-// threads, whoever holds it runs the actors, a message at a time.
+// CAF's actor system, in one of two set-ups. With threads: `sharing`, a finite number of messages a turn.
+// Deterministic: no threads, whoever holds it runs the actors, a message at a time.
 class CafWorld {
  public:
   explicit CafWorld(const System::Options& options);
@@ -62,7 +63,8 @@ class CafWorld {
 
   // Deterministic only. Actors with something to do, in the order in which they became runnable.
   std::size_t runnable() const;
-  std::uint64_t run(std::size_t which);  // one message of that actor; gives the actor's number, in the order of spawn
+  std::uint64_t run(
+      std::size_t which);  // one message of that actor; gives the actor's number, in the order of spawn
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   std::int64_t next_timer_in_ns() const;  // from now; kNever without timers
   void advance(std::int64_t by_ns);       // timers that are due put their messages into the mailboxes
@@ -73,15 +75,15 @@ class CafWorld {
   std::unique_ptr<Inside> inside_;
 };
 
-// What the thread that waits for the job sees of it. The one lock that a handler takes, the supervisor's, for a few stores:
-// it is the bridge to a thread that may block.
+// What the thread that waits for the job sees of it. The one lock that a handler takes, the supervisor's, for
+// a few stores: it is the bridge to a thread that may block.
 struct Outcome {
   std::mutex mutex;
   std::condition_variable changed;
-  int alive = 0;                 // without the supervisor
+  int alive = 0;  // without the supervisor
   bool supervisor_alive = false;
   bool failed = false;
-  Status result;                 // of the job: of the first failure, or what finish_job gave
+  Status result;  // of the job: of the first failure, or what finish_job gave
 };
 
 class SystemCore {
@@ -105,7 +107,7 @@ class SystemCore {
   std::vector<std::unique_ptr<Actor>> actors;  // in the order of add()
   std::vector<std::shared_ptr<Cell>> cells;    // the same order
   std::map<std::string, Cell*> by_name;
-  Supervisor* supervisor = nullptr;            // one of `actors`, the first
+  Supervisor* supervisor = nullptr;  // one of `actors`, the first
   std::unique_ptr<CafWorld> caf;
   bool started = false;
 };
@@ -115,11 +117,13 @@ struct StartRequested {};  // by System::start, the first message
 struct StopRequested {};   // orderly, behind what is in the mailbox
 struct StopNow {};         // urgent
 
-// Lives in the mailbox of the monitored actor, then in its host; tells the watcher when it dies, wherever that is.
+// Lives in the mailbox of the monitored actor, then in its host; tells the watcher when it dies, wherever
+// that is.
 class DownToken {
  public:
   DownToken(Ref watcher, Ref target) : watcher_(std::move(watcher)), target_(std::move(target)) {}
-  DownToken(DownToken&& other) noexcept : watcher_(std::move(other.watcher_)), target_(std::move(other.target_)) {
+  DownToken(DownToken&& other) noexcept
+      : watcher_(std::move(other.watcher_)), target_(std::move(other.target_)) {
     other.watcher_ = Ref();
   }
   DownToken& operator=(DownToken&&) = delete;

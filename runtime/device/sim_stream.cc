@@ -10,14 +10,16 @@ void SimStream::begin_head() {
 }
 
 void SimStream::push(Entry entry) {
-  TROUPE_CHECK(queue_.size() < kCapacity) << "stream '" << name_ << "' has " << queue_.size() << " entries pending";
+  TROUPE_CHECK(queue_.size() < kCapacity)
+      << "stream '" << name_ << "' has " << queue_.size() << " entries pending";
   queue_.push_back(std::move(entry));
   if (queue_.size() == 1) begin_head();
 }
 
 void SimStream::enqueue(Work work) {
   const std::int64_t cost_ns = cost_ ? cost_(entries_) : 0;
-  TROUPE_CHECK(cost_ns >= 0) << "stream '" << name_ << "': entry " << entries_ << " costs " << cost_ns << " ns";
+  TROUPE_CHECK(cost_ns >= 0) << "stream '" << name_ << "': entry " << entries_ << " costs " << cost_ns
+                             << " ns";
   ++entries_;
   push(Entry{.work = std::move(work), .wait_for = {}, .cost_ns = cost_ns});
 }
@@ -37,12 +39,14 @@ void SimStream::notify(Work then) { push(Entry{.work = std::move(then), .wait_fo
 std::int64_t SimStream::ready_at_ns() const {
   if (queue_.empty()) return kNever;
   const Entry& head = queue_.front();
-  if (head.wait_for.recorded() && !head.wait_for.done()) return kNever;  // another stream's step will change that
+  if (head.wait_for.recorded() && !head.wait_for.done())
+    return kNever;  // another stream's step will change that
   return head_ends_ns_;
 }
 
 void SimStream::step() {
-  TROUPE_CHECK(ready_at_ns() <= clock_.now_ns()) << "stream '" << name_ << "' stepped before its head is ready";
+  TROUPE_CHECK(ready_at_ns() <= clock_.now_ns())
+      << "stream '" << name_ << "' stepped before its head is ready";
   Entry entry = std::move(queue_.front());
   queue_.pop_front();
   begin_head();

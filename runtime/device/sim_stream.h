@@ -1,8 +1,10 @@
-// The simulated twin of a stream: no thread; its work runs when the deterministic world says so, and takes virtual time.
+// The simulated twin of a stream: no thread; its work runs when the deterministic world says so, and takes
+// virtual time.
 //
-// An entry costs what `cost` says (by the number of the entry) and has its effect at the end of that time, so a wait for its
-// event is really a wait. Records, waits and notifications cost nothing. The same rules as every stream: order kept, first error
-// kept, work after it is dropped while records and notifications still happen.
+// An entry costs what `cost` says (by the number of the entry) and has its effect at the end of that time, so
+// a wait for its event is really a wait. Records, waits and notifications cost nothing. The same rules as
+// every stream: order kept, first error kept, work after it is dropped while records and notifications still
+// happen.
 //
 // Threads: one. Errors: waiting for an event that was never recorded is a bug. Limits: kCapacity entries.
 #pragma once
@@ -25,7 +27,8 @@ class SimRunnable {
  public:
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   virtual ~SimRunnable() = default;
-  // When it can make its next step if nothing else happens before: <= now means at once, kNever that it cannot.
+  // When it can make its next step if nothing else happens before: <= now means at once, kNever that it
+  // cannot.
   virtual std::int64_t ready_at_ns() const = 0;
   virtual void step() = 0;
   virtual const std::string& name() const = 0;

@@ -8,25 +8,38 @@ namespace troupe::trace {
 
 const char* name(State state) {
   switch (state) {
-    case State::kIdle: return "idle";
-    case State::kReady: return "ready";
-    case State::kHandling: return "handling";
-    case State::kRunning: return "running";
-    case State::kWaitingForCredit: return "waiting for credit of";
-    case State::kWaitingForInput: return "waiting for input from";
-    case State::kWaitingForEvent: return "waiting for event";
-    case State::kWaitingForCollective: return "waiting for collective";
-    case State::kEnded: return "ended";
+    case State::kIdle:
+      return "idle";
+    case State::kReady:
+      return "ready";
+    case State::kHandling:
+      return "handling";
+    case State::kRunning:
+      return "running";
+    case State::kWaitingForCredit:
+      return "waiting for credit of";
+    case State::kWaitingForInput:
+      return "waiting for input from";
+    case State::kWaitingForEvent:
+      return "waiting for event";
+    case State::kWaitingForCollective:
+      return "waiting for collective";
+    case State::kEnded:
+      return "ended";
   }
   return "?";
 }
 
 const char* name(DeadReason reason) {
   switch (reason) {
-    case DeadReason::kAfterEnd: return "sent after the end";
-    case DeadReason::kLeftInMailbox: return "in the mailbox at the end";
-    case DeadReason::kNoHandler: return "no handler";
-    case DeadReason::kTimerDropped: return "timer dropped";
+    case DeadReason::kAfterEnd:
+      return "sent after the end";
+    case DeadReason::kLeftInMailbox:
+      return "in the mailbox at the end";
+    case DeadReason::kNoHandler:
+      return "no handler";
+    case DeadReason::kTimerDropped:
+      return "timer dropped";
   }
   return "?";
 }
@@ -64,8 +77,9 @@ void Probe::set_state(State state, Name detail, std::int64_t number) {
   state_number_.store(number, std::memory_order_release);
   state_since_.store(now, std::memory_order_release);
   state_version_.store(version + 2, std::memory_order_release);
-  write_event(EventKind::kState, now, static_cast<std::uint64_t>(state),
-              std::uint64_t{detail.id & 0xffffffu} << 32 | (static_cast<std::uint64_t>(number) & 0xffffffffu));
+  write_event(
+      EventKind::kState, now, static_cast<std::uint64_t>(state),
+      std::uint64_t{detail.id & 0xffffffu} << 32 | (static_cast<std::uint64_t>(number) & 0xffffffffu));
 }
 
 void Probe::mark(Name what, std::int64_t number) {
@@ -110,8 +124,12 @@ EventRow Probe::event_row(std::uint64_t when, std::uint64_t what, const Texts& t
       row.text = texts.name(detail);
       row.number = number;
       break;
-    case EventKind::kDeadLetter: row.text = "dead letter"; break;
-    case EventKind::kEnded: row.text = "ended"; break;
+    case EventKind::kDeadLetter:
+      row.text = "dead letter";
+      break;
+    case EventKind::kEnded:
+      row.text = "ended";
+      break;
   }
   return row;
 }

@@ -1,10 +1,10 @@
 // What is seen of one actor from outside, without its help: also when it is stuck in a handler.
 //
-// Threads: `sent` and `dead_letter` by any thread; the rest of the writers by the actor's own context, one at a time; readers
-// by any thread at any time. Writers never lock, never wait: a few relaxed stores; the sender's share is one atomic add.
-// Limits: sizeof(Probe) <= 16 KiB (static_assert); kTypes message types an actor; the last kEvents events; the age and type of
-// the kStamps oldest messages of the mailbox.
-// Invariants: sent = handled + dead + depth (Probe.EveryMessageIsSomewhere); the ring says how many events it lost
+// Threads: `sent` and `dead_letter` by any thread; the rest of the writers by the actor's own context, one at
+// a time; readers by any thread at any time. Writers never lock, never wait: a few relaxed stores; the
+// sender's share is one atomic add. Limits: sizeof(Probe) <= 16 KiB (static_assert); kTypes message types an
+// actor; the last kEvents events; the age and type of the kStamps oldest messages of the mailbox. Invariants:
+// sent = handled + dead + depth (Probe.EveryMessageIsSomewhere); the ring says how many events it lost
 // (Probe.CountsTheEventsItLost, CASES A24).
 #pragma once
 
@@ -21,12 +21,14 @@
 
 namespace troupe::trace {
 
-// A text that a probe can show, by number; from ProbeRegistry::intern. Kept where states are set, made at build time.
+// A text that a probe can show, by number; from ProbeRegistry::intern. Kept where states are set, made at
+// build time.
 struct Name {
   std::uint32_t id = 0;  // 0 is the empty text
 };
 
-// How readers turn numbers into texts. Message types are numbered by the process, see runtime/actor/message.h.
+// How readers turn numbers into texts. Message types are numbered by the process, see
+// runtime/actor/message.h.
 struct Texts {
   std::function<std::string(Name)> name;
   std::function<std::string(std::uint32_t)> type;
@@ -57,7 +59,8 @@ class Probe {
     const std::uint64_t now = ticks_.now();
     handling_.store(pack(now, type + 1), std::memory_order_relaxed);
     const std::uint64_t handled = handled_.load(std::memory_order_relaxed);
-    const std::uint64_t depth = sent_.load(std::memory_order_relaxed) - handled - dead_.load(std::memory_order_relaxed);
+    const std::uint64_t depth =
+        sent_.load(std::memory_order_relaxed) - handled - dead_.load(std::memory_order_relaxed);
     if (static_cast<std::int64_t>(depth) > depth_max_.load(std::memory_order_relaxed)) [[unlikely]] {
       depth_max_.store(static_cast<std::int64_t>(depth), std::memory_order_relaxed);
     }
@@ -69,8 +72,10 @@ class Probe {
     bump(counts.handled, 1);
     bump(counts.ticks, spent);
     bump(handled_, 1);
-    const std::uint64_t depth = sent_.load(std::memory_order_relaxed) - handled_.load(std::memory_order_relaxed);
-    write_event(EventKind::kHandled, begun, type, (depth < 0xffff ? depth : 0xffff) << 32 | (spent < 0xffffffffu ? spent : 0xffffffffu));
+    const std::uint64_t depth =
+        sent_.load(std::memory_order_relaxed) - handled_.load(std::memory_order_relaxed);
+    write_event(EventKind::kHandled, begun, type,
+                (depth < 0xffff ? depth : 0xffff) << 32 | (spent < 0xffffffffu ? spent : 0xffffffffu));
     handling_.store(0, std::memory_order_relaxed);
   }
   // A message that had no handler: neither handled nor waiting any more.
@@ -89,17 +94,21 @@ class Probe {
   const std::string& name() const { return name_; }
   const Ticks& ticks() const { return ticks_; }
   std::int64_t sent_count() const { return static_cast<std::int64_t>(sent_.load(std::memory_order_acquire)); }
-  std::int64_t handled_count() const { return static_cast<std::int64_t>(handled_.load(std::memory_order_acquire)); }
+  std::int64_t handled_count() const {
+    return static_cast<std::int64_t>(handled_.load(std::memory_order_acquire));
+  }
   std::int64_t dead_count() const { return static_cast<std::int64_t>(dead_.load(std::memory_order_acquire)); }
   std::int64_t depth() const;
   std::int64_t depth_max() const { return depth_max_.load(std::memory_order_relaxed); }
-  bool has_ended() const { return static_cast<State>(state_.load(std::memory_order_acquire) & 0xff) == State::kEnded; }
+  bool has_ended() const {
+    return static_cast<State>(state_.load(std::memory_order_acquire) & 0xff) == State::kEnded;
+  }
   ActorRow row(const Texts& texts) const;
 
   struct Events {
     std::vector<EventRow> rows;
-    std::uint64_t next = 0;      // give this to the next call
-    std::int64_t lost = 0;       // overwritten between `since` and the first row
+    std::uint64_t next = 0;  // give this to the next call
+    std::int64_t lost = 0;   // overwritten between `since` and the first row
   };
   // The events from number `since` on that the ring still holds, oldest first.
   Events events_since(std::uint64_t since, const Texts& texts) const;
@@ -117,7 +126,9 @@ class Probe {
     std::atomic<std::uint64_t> when{0};  // packed ticks and type (kHandled, kDeadLetter) or state (kState)
     std::atomic<std::uint64_t> what{0};  // kind in the upper 8 bits; then see write_event's callers
   };
-  static std::uint64_t pack(std::uint64_t ticks, std::uint64_t twelve_bits) { return (ticks & Ticks::kMask) << 12 | twelve_bits; }
+  static std::uint64_t pack(std::uint64_t ticks, std::uint64_t twelve_bits) {
+    return (ticks & Ticks::kMask) << 12 | twelve_bits;
+  }
   static std::uint64_t ticks_of(std::uint64_t packed) { return packed >> 12; }
   static std::uint32_t low_of(std::uint64_t packed) { return static_cast<std::uint32_t>(packed & 0xfff); }
   // An add by the only writer: no locked instruction.
@@ -145,8 +156,8 @@ class Probe {
   alignas(64) std::atomic<std::uint64_t> handled_{0};  // the actor's lines
   std::atomic<std::uint64_t> handling_{0};             // packed start and type + 1; 0 outside handlers
   std::atomic<std::int64_t> depth_max_{0};
-  std::atomic<std::uint64_t> state_version_{0};        // odd while the three words below change
-  std::atomic<std::uint64_t> state_{0};                // name id << 8 | state
+  std::atomic<std::uint64_t> state_version_{0};  // odd while the three words below change
+  std::atomic<std::uint64_t> state_{0};          // name id << 8 | state
   std::atomic<std::int64_t> state_number_{-1};
   std::atomic<std::uint64_t> state_since_{0};
   std::atomic<std::uint64_t> restarts_{0};

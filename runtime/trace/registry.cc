@@ -6,7 +6,8 @@
 
 namespace troupe::trace {
 
-ProbeRegistry::ProbeRegistry(std::function<std::string(std::uint32_t)> type_name, const Clock* clock) : ticks_(clock) {
+ProbeRegistry::ProbeRegistry(std::function<std::string(std::uint32_t)> type_name, const Clock* clock)
+    : ticks_(clock) {
   texts_.type = std::move(type_name);
   texts_.name = [this](Name name) {
     std::lock_guard lock(mutex_);
@@ -34,7 +35,8 @@ Name ProbeRegistry::intern(const std::string& text) {
   if (text.empty()) return Name{};
   const auto [at, fresh] = name_ids_.emplace(text, static_cast<std::uint32_t>(names_.size()));
   if (fresh) names_.push_back(text);
-  TROUPE_CHECK(names_.size() < (1u << 24)) << "too many names for probes: make them when the graph is built, not per message";
+  TROUPE_CHECK(names_.size() < (1u << 24))
+      << "too many names for probes: make them when the graph is built, not per message";
   return Name{at->second};
 }
 
@@ -105,7 +107,8 @@ void ProbeRegistry::print_last_events(int events) const {
   // The dying thread may hold the lock; then there is nothing to say.
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  const Texts texts{[this](Name name) { return name.id < names_.size() ? names_[name.id] : std::string(); }, texts_.type};
+  const Texts texts{[this](Name name) { return name.id < names_.size() ? names_[name.id] : std::string(); },
+                    texts_.type};
   constexpr int kActors = 64;
   int shown = 0;
   for (const auto& [order, probe] : live_) {
@@ -114,10 +117,13 @@ void ProbeRegistry::print_last_events(int events) const {
       break;
     }
     const ActorRow row = probe->row(texts);
-    std::fprintf(stderr, "actor '%s': %s %s, mailbox %lld, handled %lld\n", row.name.c_str(), trace::name(row.state),
-                 row.detail.c_str(), static_cast<long long>(row.depth), static_cast<long long>(row.handled));
+    std::fprintf(stderr, "actor '%s': %s %s, mailbox %lld, handled %lld\n", row.name.c_str(),
+                 trace::name(row.state), row.detail.c_str(), static_cast<long long>(row.depth),
+                 static_cast<long long>(row.handled));
     const auto all = probe->events_since(0, texts);
-    const std::size_t from = all.rows.size() > static_cast<std::size_t>(events) ? all.rows.size() - static_cast<std::size_t>(events) : 0;
+    const std::size_t from = all.rows.size() > static_cast<std::size_t>(events)
+                                 ? all.rows.size() - static_cast<std::size_t>(events)
+                                 : 0;
     for (std::size_t i = from; i < all.rows.size(); ++i) {
       const EventRow& event = all.rows[i];
       std::fprintf(stderr, "  %.6f s  %s  (%.1f us)\n", seconds(event.at_ns), event.text.c_str(),

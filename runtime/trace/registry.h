@@ -1,8 +1,8 @@
 // All probes of one actor system: who lives, who ended and why, and the last words when a check fails.
 //
-// Threads: add_*, intern, bury and the readers by any thread, behind one lock that no handler of the step path takes: probes
-// are added while the graph is built, a tombstone is written when an actor ends.
-// Limits: kTombstones, the oldest go first and are counted.
+// Threads: add_*, intern, bury and the readers by any thread, behind one lock that no handler of the step
+// path takes: probes are added while the graph is built, a tombstone is written when an actor ends. Limits:
+// kTombstones, the oldest go first and are counted.
 #pragma once
 
 #include <deque>
@@ -45,7 +45,7 @@ class ProbeRegistry {
  private:
   const Ticks ticks_;
   Texts texts_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;                              // guards what follows
   std::map<std::uint64_t, std::shared_ptr<Probe>> live_;  // in the order in which they were added
   std::map<const Probe*, std::uint64_t> order_of_;
   std::uint64_t next_order_ = 0;

@@ -7,8 +7,8 @@
 
 namespace troupe::trace {
 
-// What an actor does, as far as it can be seen from outside. kReady and kHandling are found by the reader; the others are
-// said by the actor.
+// What an actor does, as far as it can be seen from outside. kReady and kHandling are found by the reader;
+// the others are said by the actor.
 enum class State : std::uint8_t {
   kIdle,              // nothing to do
   kReady,             // messages wait for it
@@ -29,10 +29,10 @@ enum class EventKind : std::uint8_t { kHandled, kState, kMark, kDeadLetter, kEnd
 
 struct EventRow {
   EventKind kind = EventKind::kHandled;
-  std::string text;               // message type, state and its detail, mark
-  std::int64_t at_ns = 0;         // on the probe's time
-  std::int64_t duration_ns = 0;   // of a handler
-  std::int64_t number = -1;       // of a state or mark; of kHandled the mailbox depth left behind it
+  std::string text;              // message type, state and its detail, mark
+  std::int64_t at_ns = 0;        // on the probe's time
+  std::int64_t duration_ns = 0;  // of a handler
+  std::int64_t number = -1;      // of a state or mark; of kHandled the mailbox depth left behind it
 };
 
 struct MessageCount {
@@ -57,16 +57,17 @@ struct ActorRow {
   State state = State::kIdle;
   std::string detail;
   std::int64_t number = -1;
-  std::int64_t since_ns = 0;      // how long it is in that state
-  std::int64_t sent = 0;          // messages sent to it, ever: handled + dead + depth
+  std::int64_t since_ns = 0;  // how long it is in that state
+  std::int64_t sent = 0;      // messages sent to it, ever: handled + dead + depth
   std::int64_t handled = 0;
   std::int64_t dead = 0;
   std::int64_t depth = 0;
   std::int64_t depth_max = 0;
-  std::int64_t oldest_ns = 0;     // age of the oldest message in the mailbox; a lower bound beyond Probe::kStamps
-  std::int64_t handling_ns = 0;   // time in handlers, ever
+  std::int64_t oldest_ns =
+      0;  // age of the oldest message in the mailbox; a lower bound beyond Probe::kStamps
+  std::int64_t handling_ns = 0;  // time in handlers, ever
   std::int64_t restarts = 0;
-  std::int64_t events_lost = 0;   // overwritten in the ring before anybody read them
+  std::int64_t events_lost = 0;  // overwritten in the ring before anybody read them
   std::vector<MessageCount> messages;
   std::vector<DeadLetterCount> dead_letters;
   std::vector<WaitingMessage> waiting;  // the mailbox, oldest first, at most Probe::kStamps

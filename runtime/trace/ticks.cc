@@ -17,7 +17,8 @@ struct Pair {
   std::uint64_t ticks = 0;
 };
 
-// Both clocks at one instant. A thread may lose the processor between two reads, so the closest of some tries counts.
+// Both clocks at one instant. A thread may lose the processor between two reads, so the closest of some tries
+// counts.
 Pair read_both() {
   Pair best;
   std::int64_t best_gap_ns = std::numeric_limits<std::int64_t>::max();

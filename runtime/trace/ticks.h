@@ -1,8 +1,10 @@
-// The probes' time: ticks of the processor's counter, cheap enough to read twice a message (steady_clock is not).
+// The probes' time: ticks of the processor's counter, cheap enough to read twice a message (steady_clock is
+// not).
 //
-// Where the counter is not known to be constant and common to all cores, and in the deterministic world, ticks are the
-// nanoseconds of a Clock. Threads: any. Limits: ticks are kept in 52 bits of a word, so an age is right up to 17 days at
-// 3 GHz; ages in a mailbox and in a handler are far below. Invariant: Ticks.AgreesWithTheSteadyClock.
+// Where the counter is not known to be constant and common to all cores, and in the deterministic world,
+// ticks are the nanoseconds of a Clock. Threads: any. Limits: ticks are kept in 52 bits of a word, so an age
+// is right up to 17 days at 3 GHz; ages in a mailbox and in a handler are far below. Invariant:
+// Ticks.AgreesWithTheSteadyClock.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,8 @@ class Ticks {
 
   std::uint64_t now() const { return clock_ ? static_cast<std::uint64_t>(clock_->now_ns()) : counter(); }
   std::int64_t ns(std::uint64_t ticks) const {
-    return clock_ ? static_cast<std::int64_t>(ticks) : static_cast<std::int64_t>(static_cast<double>(ticks) * ns_per_tick_);
+    return clock_ ? static_cast<std::int64_t>(ticks)
+                  : static_cast<std::int64_t>(static_cast<double>(ticks) * ns_per_tick_);
   }
   std::int64_t now_ns() const { return ns(now()); }
   // How long ago `then` was, when only its lower kBits are kept.

@@ -71,7 +71,8 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
-void measure(const std::string& name, int balls, const MessagesOptions& options, std::vector<BenchRow>& rows) {
+void measure(const std::string& name, int balls, const MessagesOptions& options,
+             std::vector<BenchRow>& rows) {
   const int hops = options.messages / balls / 2 * 2 + 1;
   const auto ours = [&] { return ours_per_s(balls, hops, options.threads); };
   const auto bare = [&] { return bare_ping_pong_per_s(balls, hops, options.threads); };
@@ -87,12 +88,15 @@ void measure(const std::string& name, int balls, const MessagesOptions& options,
   double spread = 0;
   const double middle = median(against_itself);
   for (const double ratio : against_itself) spread = std::max(spread, std::abs(ratio - middle));
-  const std::string what = " of ping-pong of two actors on two workers, policy sharing, " + std::to_string(balls) + " in flight";
+  const std::string what =
+      " of ping-pong of two actors on two workers, policy sharing, " + std::to_string(balls) + " in flight";
   rows.push_back({"messages." + name + ".ratio", median(ratios), "x", 0.90, 0,
                   "messages/s of ours (probes on) over bare CAF's" + what + "; median of interleaved pairs"});
-  rows.push_back({"messages." + name + ".per_s", median(ours_all), "1/s", 0, median(bare_all), "messages/s" + what + "; peer: bare CAF"});
-  rows.push_back({"messages." + name + ".spread", spread, "x", 0, 0,
-                  "largest distance of a (bare / bare) pair from the median of such pairs: the noise" + what});
+  rows.push_back({"messages." + name + ".per_s", median(ours_all), "1/s", 0, median(bare_all),
+                  "messages/s" + what + "; peer: bare CAF"});
+  rows.push_back(
+      {"messages." + name + ".spread", spread, "x", 0, 0,
+       "largest distance of a (bare / bare) pair from the median of such pairs: the noise" + what});
 }
 
 }  // namespace

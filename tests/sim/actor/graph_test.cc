@@ -48,7 +48,8 @@ class Worker final : public Actor {
   void work(Delivery<Task> task) {
     const int number = task.message.number;
     stream_.enqueue([](device::StreamContext&) {});
-    stream_.notify([result = Result{number, std::int64_t{number} * number}, to = self()](device::StreamContext&) { to.send(result); });
+    stream_.notify([result = Result{number, std::int64_t{number} * number},
+                    to = self()](device::StreamContext&) { to.send(result); });
     task.credit.release(stream_.record());
   }
   void computed(Result result) {
@@ -83,7 +84,8 @@ class Consumer final : public Actor {
   }
   void release(Release) {
     held.erase(held.begin());
-    if (held.empty() && std::accumulate(seen.begin(), seen.end(), 0) == static_cast<int>(seen.size())) finish_job();
+    if (held.empty() && std::accumulate(seen.begin(), seen.end(), 0) == static_cast<int>(seen.size()))
+      finish_job();
   }
   In<Result> in{*this, "in", &Consumer::take};
   std::vector<int> seen;
@@ -115,7 +117,8 @@ Trial run(std::uint64_t seed) {
   world.after_each_event([&] {
     const auto snapshot = world.system().probes().snapshot();
     for (const auto& edge : snapshot.edges) {
-      ASSERT_EQ(edge.free + edge.in_flight, edge.capacity) << edge.name << ", seed " << seed << ", event " << world.events();
+      ASSERT_EQ(edge.free + edge.in_flight, edge.capacity)
+          << edge.name << ", seed " << seed << ", event " << world.events();
       ASSERT_GE(edge.taken, edge.sent);
       ASSERT_GE(edge.sent, edge.delivered);
       ASSERT_GE(edge.delivered, edge.returned);
@@ -124,8 +127,8 @@ Trial run(std::uint64_t seed) {
     for (const auto& actor : snapshot.actors) {
       ASSERT_EQ(actor.sent, actor.handled + actor.dead + actor.depth) << actor.name << ", seed " << seed;
       if (actor.name == "supervisor") continue;
-      // Law 4: the credits, a message per returned edge, and one of each kind of control message: start, stop, and a timer or a
-      // computed result per credit held.
+      // Law 4: the credits, a message per returned edge, and one of each kind of control message: start,
+      // stop, and a timer or a computed result per credit held.
       const std::int64_t bound = world.system().mailbox_bound(world.system().find(actor.name));
       ASSERT_LE(actor.depth, 2 * bound + 2) << actor.name << ", seed " << seed;
     }

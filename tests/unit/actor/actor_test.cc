@@ -135,7 +135,8 @@ TEST_F(ActorTest, FailsAndNamesTheTypeOfAMessageWithoutHandler) {
   world.start();
   scribe.self().send(Unknown{});
   const Status status = world.run();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("actor 'scribe' failed: got message 'Unknown' and has no handler"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("actor 'scribe' failed: got message 'Unknown' and has no handler"));
   const auto stone = tombstone("scribe");
   ASSERT_FALSE(stone.dead_letters.empty());
   EXPECT_EQ(stone.dead_letters[0].type, "Unknown");
@@ -147,7 +148,8 @@ TEST_F(ActorTest, TurnsAnExceptionIntoItsFailure) {
   scribe.self().send(Explode{});
   const Status status = world.run();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("actor 'scribe' failed: exception in the handler of Explode: boom"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("actor 'scribe' failed: exception in the handler of Explode: boom"));
 }
 
 TEST_F(ActorTest, OneDownForOneMonitor) {
@@ -220,7 +222,8 @@ TEST(Actor, SendsLaterInVirtualTime) {
   auto& timed = world.system().add<Timed>("timed");
   world.start();
   ASSERT_TRUE(world.run().ok());
-  EXPECT_THAT(timed.at, ElementsAre(std::pair(1, 10'000'000), std::pair(2, 20'000'000), std::pair(3, 30'000'000)));
+  EXPECT_THAT(timed.at,
+              ElementsAre(std::pair(1, 10'000'000), std::pair(2, 20'000'000), std::pair(3, 30'000'000)));
 }
 
 TEST(Actor, CountsATimerThatNeverRang) {
@@ -288,7 +291,8 @@ TEST(Ref, IsEmptyUntilAssigned) {
   EXPECT_DEATH(ref.send(Note{1}), "an empty Ref");
 }
 
-// CASES A06: the cost of a message does not depend on how many wait. A scan of the mailbox would make it 1e5 times.
+// CASES A06: the cost of a message does not depend on how many wait. A scan of the mailbox would make it 1e5
+// times.
 TEST(Actor, HandlesAtTheSameCostAtAnyDepth) {
   class Counter final : public Actor {
    public:

@@ -204,7 +204,8 @@ TEST_F(EdgeTest, AJumpOfTheSequenceIsABug) {
   forger.out.begin_send(forger.out.take());
   EXPECT_DEATH(
       {
-        detail::post(keeper.self().cell(), Delivery<Batch>{Batch{1}, Credit(forger.out.shared_edge(), 0), 7}, Lane::kNormal, nullptr);
+        detail::post(keeper.self().cell(), Delivery<Batch>{Batch{1}, Credit(forger.out.shared_edge(), 0), 7},
+                     Lane::kNormal, nullptr);
         world.settle();
       },
       "edge forger.forged -> keeper.batches: message 7 arrived where 0 was due");
@@ -326,7 +327,8 @@ TEST(Edge, TakesCreditsBackFromAnyThread) {
     EXPECT_EQ(edge.sent, kCount);
     EXPECT_EQ(edge.returned, kCount);
     EXPECT_EQ(edge.free + edge.in_flight, edge.capacity);
-    EXPECT_LE(scatter.probe().depth_max(), system.mailbox_bound(scatter.self()) + 2);  // and StartRequested, StopNow
+    EXPECT_LE(scatter.probe().depth_max(),
+              system.mailbox_bound(scatter.self()) + 2);  // and StartRequested, StopNow
   }
 }
 

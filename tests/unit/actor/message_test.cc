@@ -49,14 +49,15 @@ class Keeper final : public Actor {
   std::vector<Loss> kept;
 };
 
-// CASES A01: specials pass bit-exact. All classes: sign x {zero, subnormal, normal, infinity, quiet and signalling NaN}.
+// CASES A01: specials pass bit-exact. All classes: sign x {zero, subnormal, normal, infinity, quiet and
+// signalling NaN}.
 TEST(Message, CarriesEveryClassOfFloatBitExact) {
   SimWorld world(1);
   auto& keeper = world.system().add<Keeper>("keeper");
   world.start();
-  const std::vector<std::uint32_t> singles = {0x00000000u, 0x80000000u, 0x00000001u, 0x80000001u, 0x007fffffu, 0x00800000u,
-                                              0x3f800000u, 0xbf800000u, 0x7f7fffffu, 0x7f800000u, 0xff800000u, 0x7fc00000u,
-                                              0xffc00001u, 0x7f800001u, 0xff800001u, 0x7fffffffu};
+  const std::vector<std::uint32_t> singles = {
+      0x00000000u, 0x80000000u, 0x00000001u, 0x80000001u, 0x007fffffu, 0x00800000u, 0x3f800000u, 0xbf800000u,
+      0x7f7fffffu, 0x7f800000u, 0xff800000u, 0x7fc00000u, 0xffc00001u, 0x7f800001u, 0xff800001u, 0x7fffffffu};
   for (const auto bits : singles) {
     const auto wide = static_cast<std::uint64_t>(bits) << 32 | bits;
     keeper.self().send(Loss{std::bit_cast<float>(bits), std::bit_cast<double>(wide)});
@@ -65,7 +66,8 @@ TEST(Message, CarriesEveryClassOfFloatBitExact) {
   ASSERT_EQ(keeper.kept.size(), singles.size());
   for (std::size_t i = 0; i < singles.size(); ++i) {
     EXPECT_EQ(std::bit_cast<std::uint32_t>(keeper.kept[i].single), singles[i]);
-    EXPECT_EQ(std::bit_cast<std::uint64_t>(keeper.kept[i].twice), static_cast<std::uint64_t>(singles[i]) << 32 | singles[i]);
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(keeper.kept[i].twice),
+              static_cast<std::uint64_t>(singles[i]) << 32 | singles[i]);
   }
 }
 

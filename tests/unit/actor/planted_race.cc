@@ -1,4 +1,5 @@
-// Two actors write one variable without a message between them. Run under the thread sanitizer only; see CMakeLists.txt.
+// Two actors write one variable without a message between them. Run under the thread sanitizer only; see
+// CMakeLists.txt.
 #include <cstdio>
 
 #include "runtime/actor/system.h"

@@ -117,7 +117,8 @@ TEST_F(RequestTest, GetsAnErrorWhenTheTargetDiesBeforeItAnswers) {
   ASSERT_EQ(asker.answers.size(), 2u);
   for (const auto& answer : asker.answers) {
     EXPECT_EQ(answer.result.status().code(), absl::StatusCode::kUnavailable);
-    EXPECT_THAT(std::string(answer.result.status().message()), HasSubstr("'oracle' ended before it answered: DATA_LOSS: lost the book"));
+    EXPECT_THAT(std::string(answer.result.status().message()),
+                HasSubstr("'oracle' ended before it answered: DATA_LOSS: lost the book"));
   }
   oracle.kept.back().reply(Reply{1});  // too late: not a second answer
   world.settle();

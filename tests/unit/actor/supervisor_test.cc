@@ -81,7 +81,8 @@ TEST(Supervisor, KeepsTheChainOfCauses) {
   first.self().send(Break{"torn file"});
   const std::string text(world.run().message());
   EXPECT_THAT(text, HasSubstr("actor 'first' failed: torn file; then 'second' failed: lost its source"));
-  EXPECT_THAT(text, HasSubstr("then 'third' failed: lost its source (chain: first: torn file -> second: lost its source -> third: "
+  EXPECT_THAT(text, HasSubstr("then 'third' failed: lost its source (chain: first: torn file -> second: lost "
+                              "its source -> third: "
                               "lost its source)"));
   EXPECT_THAT(text, Not(HasSubstr("bystander")));
   for (const auto& stone : world.system().probes().snapshot().tombstones) {

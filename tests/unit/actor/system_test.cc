@@ -88,7 +88,8 @@ TEST(System, StartsAndStopsAThousandTimes) {
   }
 }
 
-// CASES A23: coarse, so that a bottleneck of milliseconds an actor is seen; in processor time, which others do not stretch.
+// CASES A23: coarse, so that a bottleneck of milliseconds an actor is seen; in processor time, which others
+// do not stretch.
 TEST(System, StartsTenThousandActorsInSeconds) {
   const std::clock_t begin = std::clock();
   System system({.threads = 2});
@@ -177,7 +178,8 @@ TEST(System, WaitGivesTheFirstFailure) {
   EXPECT_EQ(status.message(), "actor 'writer' failed: disk full on /data");
 }
 
-// CASES A12 with threads: sum(sent) = handled + in mailboxes + dead, although the receiver stops in the middle.
+// CASES A12 with threads: sum(sent) = handled + in mailboxes + dead, although the receiver stops in the
+// middle.
 struct Drop {};
 class Sink final : public Actor {
  public:

@@ -48,7 +48,8 @@ TEST_F(RegistryTest, KeepsATombstoneWithTheCauseAndCountsOn) {
 
 // CASES A14: the dead do not pile up.
 TEST_F(RegistryTest, KeepsABoundedNumberOfTombstones) {
-  for (std::size_t i = 0; i < ProbeRegistry::kTombstones + 10; ++i) registry.bury(*add(std::to_string(i)), "OK", {});
+  for (std::size_t i = 0; i < ProbeRegistry::kTombstones + 10; ++i)
+    registry.bury(*add(std::to_string(i)), "OK", {});
   const Snapshot snapshot = registry.snapshot();
   EXPECT_EQ(snapshot.tombstones.size(), ProbeRegistry::kTombstones);
   EXPECT_EQ(snapshot.tombstones_dropped, 10);

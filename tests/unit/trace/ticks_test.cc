@@ -7,7 +7,8 @@
 namespace troupe::trace {
 namespace {
 
-// The tick nearest to a reading of the steady clock, of some tries: the thread may lose the processor in between.
+// The tick nearest to a reading of the steady clock, of some tries: the thread may lose the processor in
+// between.
 std::pair<std::int64_t, std::int64_t> steady_and_ticks_ns(const SteadyClock& steady, const Ticks& ticks) {
   std::pair<std::int64_t, std::int64_t> best;
   std::int64_t best_gap = 1'000'000'000;
@@ -28,7 +29,8 @@ TEST(Ticks, AgreesWithTheSteadyClock) {
   while (steady.now_ns() - begin.first < 50'000'000) {
   }
   const auto end = steady_and_ticks_ns(steady, ticks);
-  EXPECT_NEAR(static_cast<double>(end.second - begin.second) / static_cast<double>(end.first - begin.first), 1.0, 0.01);
+  EXPECT_NEAR(static_cast<double>(end.second - begin.second) / static_cast<double>(end.first - begin.first),
+              1.0, 0.01);
 }
 
 TEST(Ticks, FollowsTheVirtualClockExactly) {
