@@ -168,8 +168,10 @@ GemmPath gemm_path(std::int64_t m, bool transposed_a, DType type) {
   return GemmPath::kPanels;
 }
 
-std::int64_t gemm_scratch_bytes(const GemmKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
-  const std::int64_t panels = std::max(panel_plan(kernels, m, n, k, false).bytes(threads), panel_plan(kernels, m, n, k, true).bytes(threads));
+std::int64_t gemm_scratch_bytes(const GemmKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, int threads,
+                                DType output) {
+  std::int64_t panels = panel_plan(kernels, m, n, k, true).bytes(threads);
+  if (output == DType::kBF16) panels = std::max(panels, panel_plan(kernels, m, n, k, false).bytes(threads));
   return std::max(panels, rounded_up(std::min(m, kFewRowsMost) * k * 4, 64)) + 64;
 }
 

@@ -28,7 +28,9 @@ struct Gemm {
 enum class GemmPath { kFewRows, kOneDnn, kPanels };
 GemmPath gemm_path(std::int64_t m, bool transposed_a, device::DType type);
 
-std::int64_t gemm_scratch_bytes(const GemmKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, int threads);
+// Enough for any path. An fp32 output without a residual in its place holds its own sums; others need room for them.
+std::int64_t gemm_scratch_bytes(const GemmKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, int threads,
+                                device::DType output = device::DType::kBF16);
 
 // `offset_bytes` of the stream's scratch are the caller's.
 void gemm(const GemmKernels& kernels, device::StreamContext& context, const Gemm& product, std::int64_t offset_bytes = 0);

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cross_entropy.h"
 
 namespace troupe::kernels::cpu {
 namespace {
@@ -190,6 +191,29 @@ TEST(GemmGrid, CoversTheOutputOnce) {
           covered += (rows.end - rows.begin) * (columns.end - columns.begin);
         }
         EXPECT_EQ(covered, m * n);
+      }
+    }
+  }
+}
+
+// The plan asks for the loss head's scratch without knowing a filling: its formula must hold what the cpu's products take.
+TEST(CrossEntropyScratch, CoversTheProducts) {
+  for (const GemmKernels* kernels : {&gemm_kernels<Isa::kBaseline>(), &gemm_kernels<Isa::kAvx2>(), &gemm_kernels<Isa::kAvx512>()}) {
+    for (const int threads : {1, 2, 16, 64}) {
+      for (const std::int64_t chunk : {1, 8, 33, 512, 4096}) {
+        for (const std::int64_t vocabulary : {1, 100, 2730, 50304, 152064}) {
+          for (const std::int64_t channels : {1, 64, 768, 4097, 8192}) {
+            const std::int64_t rows = (chunk + 31) / 32 * 32;
+            const std::int64_t held = rows * (4 * vocabulary + 8 * channels + 8) + 4 * 64;
+            const std::int64_t products = std::max({gemm_scratch_bytes(*kernels, rows, vocabulary, channels, threads, DType::kF32),
+                                                    gemm_scratch_bytes(*kernels, rows, channels, vocabulary, threads),
+                                                    gemm_scratch_bytes(*kernels, vocabulary, channels, rows, threads, DType::kF32),
+                                                    gemm_scratch_bytes(*kernels, chunk, vocabulary, channels, threads, DType::kF32),
+                                                    gemm_scratch_bytes(*kernels, chunk, channels, vocabulary, threads)});
+            ASSERT_LE(held + products, cross_entropy_scratch_bytes(chunk, vocabulary, channels, threads))
+                << "threads " << threads << " chunk " << chunk << " vocabulary " << vocabulary << " channels " << channels;
+          }
+        }
       }
     }
   }
