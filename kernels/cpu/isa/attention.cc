@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kM = kTileRows, kN = kTileColumns;
 // Keys per tile: whole register tiles both as columns (scores) and as rows (dK, dV).
-constexpr std::int64_t kKeys = kLanes == 16 ? 224 : 96;
+constexpr std::int64_t kKeys = kLanes == 16 ? 224 : 192;
 constexpr std::int64_t kForwardTiles = 4, kBackwardTiles = kLanes == 16 ? 4 : 8;  // register tiles per query tile
 constexpr std::int64_t kMostTiles = kBackwardTiles > kForwardTiles ? kBackwardTiles : kForwardTiles;
 constexpr std::int64_t kRowStep = kAttentionHeadDimMost + 8, kScoreStep = kKeys + 8;  // off the set stride of L1
@@ -35,6 +35,13 @@ TROUPE_SIMD void widen_scaled(float* to, const T* from, std::int64_t count, std:
   for (std::int64_t i = count; i < padded; ++i) to[i] = 0.0f;
 }
 
+// A head's rows lie a fused row apart, further than the hardware looks ahead.
+constexpr std::int64_t kRowsAhead = 12;
+template <class T>
+TROUPE_SIMD void prefetch_row(const T* row, std::int64_t dim) {
+  for (std::int64_t i = 0; i < dim; i += 64 / static_cast<std::int64_t>(sizeof(T))) __builtin_prefetch(row + i);
+}
+
 void zero(float* to, std::int64_t count) {
   blocks(count, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) { store(to + i, F32{}, lanes); });
 }
@@ -45,6 +52,7 @@ void widen_tile(float* to, const T* from, std::int64_t stride, std::int64_t coun
                 std::int64_t padded, float scale) {
   for (std::int64_t i = 0; i < rows; ++i, to += kRowStep) {
     if (i < count) {
+      prefetch_row(from + least(i + kRowsAhead, count - 1) * stride, dim);
       widen_scaled(to, from + i * stride, dim, padded, scale);
     } else {
       zero(to, padded);
@@ -55,7 +63,10 @@ void widen_tile(float* to, const T* from, std::int64_t stride, std::int64_t coun
 template <class T>
 void widen_all(float* to, const T* from, std::int64_t stride, std::int64_t tokens, std::int64_t padded_tokens, std::int64_t dim,
                std::int64_t padded) {
-  for (std::int64_t t = 0; t < tokens; ++t) widen_scaled(to + t * padded, from + t * stride, dim, padded, 1.0f);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    prefetch_row(from + least(t + kRowsAhead, tokens - 1) * stride, dim);
+    widen_scaled(to + t * padded, from + t * stride, dim, padded, 1.0f);
+  }
   zero(to + tokens * padded, (padded_tokens - tokens) * padded);
 }
 
@@ -63,7 +74,10 @@ void widen_all(float* to, const T* from, std::int64_t stride, std::int64_t token
 template <class T>
 void pack_all(float* to, const T* from, std::int64_t stride, std::int64_t tokens, std::int64_t padded_tokens, std::int64_t dim) {
   std::int64_t t = 0;
-  for (; t < tokens; t += kN) pack_panel(to + t * dim, from + t * stride, stride, true, tokens - t, dim);
+  for (; t < tokens; t += kN) {
+    for (std::int64_t i = t + kN; i < least(t + 2 * kN, tokens); ++i) prefetch_row(from + i * stride, dim);
+    pack_panel(to + t * dim, from + t * stride, stride, true, tokens - t, dim);
+  }
   if (t < padded_tokens) zero(to + t * dim, (padded_tokens - t) * dim);
 }
 
@@ -122,24 +136,22 @@ TROUPE_SIMD float softmax_step(float* scores, QueryTile::Columns columns, QueryT
     return 1.0f;
   }
   constexpr float kNothing = -__builtin_inff();
+  const auto wholly_seen = [&](std::int64_t c) __attribute__((always_inline)) { return c >= seen.begin && c + kLanes <= seen.end; };
   F32 most_seen = broadcast(kNothing);
   for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
-    F32 x = load(scores + c);
-    if (c < seen.begin || c + kLanes > seen.end) {
-      x = seen_lanes(x, c, seen, kNothing);
-      store(scores + c, x);
-    }
-    most_seen = max(most_seen, x);
+    const F32 x = load(scores + c);
+    most_seen = max(most_seen, wholly_seen(c) ? x : seen_lanes(x, c, seen, kNothing));
   }
   const float row_largest = largest(most_seen);
   const float shift = row_largest > largest_so_far ? row_largest : largest_so_far;
   F32 total = {};
   for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
-    const F32 p = exp(load(scores + c) - shift);
+    F32 p = exp_within(load(scores + c) - shift);  // at least e^-87, which no sum notices
+    if (!wholly_seen(c)) p = seen_lanes(p, c, seen, 0.0f);
     store(scores + c, p);
     total += p;
   }
-  const float shrink = exp(broadcast(largest_so_far - shift))[0];
+  const float shrink = largest_so_far == kNothing ? 0.0f : exp(broadcast(largest_so_far - shift))[0];
   largest_so_far = shift;
   sum_so_far = sum_so_far * shrink + sum(total);
   return shrink;
@@ -216,7 +228,7 @@ TROUPE_SIMD void probabilities(const AttentionGroup<T>& g, const QueryTile& tile
     const auto inside = seen(g, tile.begin + i, key);
     for (std::int64_t c = from; c < columns.begin; ++c) p[c] = ds[c] = 0.0f;
     for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
-      F32 x = exp(load(p + c) - log_sum_exp[i]);
+      F32 x = exp_within(load(p + c) - log_sum_exp[i]);
       if (c < inside.begin || c + kLanes > inside.end) x = seen_lanes(x, c, inside, 0.0f);
       store(p + c, x);
       store(ds + c, x * (load(ds + c) - delta[i]));

@@ -31,13 +31,13 @@ TROUPE_SIMD float exp_in_place(float* row, float shift, std::int64_t n) {
   for (; at + kWide * kLanes <= n; at += kWide * kLanes) {
 #pragma GCC unroll 8
     for (int i = 0; i < kWide; ++i) {
-      const F32 e = exp(load(row + at + i * kLanes) - shift);
+      const F32 e = exp_within(load(row + at + i * kLanes) - shift);  // at least e^-87, which no sum notices
       store(row + at + i * kLanes, e);
       sums[i] += e;
     }
   }
   blocks(n - at, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
-    const F32 e = keep(exp(load(row + at + i, lanes) - shift), lanes);
+    const F32 e = keep(exp_within(load(row + at + i, lanes) - shift), lanes);
     store(row + at + i, e, lanes);
     sums[0] += e;
   });
