@@ -141,6 +141,10 @@ struct SaveDone {
 // --- the run ---
 
 // Somebody asked the run to end after this step, with a checkpoint.
+// The run goes on up to and with this step, then holds until it is told again. Without any, it goes on to its end.
+struct HoldAfter {
+  StepId step;
+};
 struct StopRequested {
   std::string reason;
 };

@@ -68,7 +68,7 @@ Generator::Generator(const ModelConfig& config, const kernels::Table& kernels, i
                        .pool = {}, .weights = {}, .inverse_frequency = {}, .logits = {}, .head = {}, .windows = {}, .stream = {}}) {
   auto& p = *parts_;
   for (std::int32_t block = 0; block < config.blocks(); ++block) p.layouts.push_back(block_layout(config, BlockIndex(block)));
-  std::int64_t scratch = kernels::cross_entropy_scratch_bytes(1, config.padded_vocabulary, config.hidden);
+  std::int64_t scratch = kernels::cross_entropy_scratch_bytes(1, config.padded_vocabulary, config.hidden, threads);
   for (const auto& [in, out] : {std::pair{config.hidden, config.qkv_width()}, {config.attention_width(), config.hidden},
                                 {config.hidden, config.up_width()}, {config.intermediate, config.hidden},
                                 {config.hidden, config.padded_vocabulary}}) {

@@ -35,7 +35,7 @@ ModelConfig llama3(std::int64_t layers, std::int64_t hidden, std::int64_t heads,
 ModelConfig qwen2(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t kv_heads, std::int64_t intermediate,
                   std::int64_t vocabulary, bool tied) {
   return {.family = Family::kQwen2, .vocabulary = vocabulary, .layers = layers, .hidden = hidden, .heads = heads,
-          .kv_heads = kv_heads, .head_dim = hidden / heads, .intermediate = intermediate, .max_seq_len = 32768,
+          .kv_heads = kv_heads, .head_dim = hidden / heads, .intermediate = intermediate, .max_seq_len = 131072,
           .norm_epsilon = 1e-6, .rope_theta = 1e6, .rope_scaling = {}, .tied_embeddings = tied};
 }
 

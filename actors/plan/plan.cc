@@ -78,10 +78,17 @@ std::vector<EdgePlan> edges_of(const Plan& plan) {
   return edges;
 }
 
+// Tokens whose logits exist at once: chunks of one size, a multiple of 32 rows, within kLogitsBytes where that is possible.
+std::int64_t chunk_of(std::int64_t rows, std::int64_t padded_vocabulary) {
+  const std::int64_t most = std::max<std::int64_t>(32, kLogitsBytes / (4 * padded_vocabulary) / 32 * 32);
+  const std::int64_t chunks = (rows + most - 1) / most;
+  return std::min(rows, ((rows + chunks - 1) / chunks + 31) / 32 * 32);
+}
+
 std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels) {
   const auto& m = plan.model;
   const auto& g = plan.geometry;
-  std::int64_t scratch = kernels::cross_entropy_scratch_bytes(plan.chunk_tokens, m.padded_vocabulary, m.hidden);
+  std::int64_t scratch = kernels::cross_entropy_scratch_bytes(plan.chunk_tokens, m.padded_vocabulary, m.hidden, plan.threads);
   const auto product = [&](std::int64_t in, std::int64_t out) {
     scratch = std::max(scratch, kernels.matmul_scratch_bytes(g.rows(), in, out, g.compute, plan.threads));
   };
@@ -145,8 +152,7 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.parameters = models::parameter_count(plan.model);
   plan.flops_per_step =
       models::training_flops_per_token(plan.model, plan.geometry.seq_len) * static_cast<double>(plan.tokens_per_step());
-  const std::int64_t by_bytes = kLogitsBytes / (4 * plan.model.padded_vocabulary) / 32 * 32;
-  plan.chunk_tokens = std::min(plan.geometry.rows(), std::max<std::int64_t>(32, by_bytes));
+  plan.chunk_tokens = chunk_of(plan.geometry.rows(), plan.model.padded_vocabulary);
   plan.scratch_bytes = scratch_of(plan, kernels);
   plan.edges = edges_of(plan);
   count_memory(plan);

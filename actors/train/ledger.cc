@@ -1,6 +1,7 @@
 #include "actors/train/ledger.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/train/lr_schedule.h"
@@ -14,12 +15,14 @@ Ledger::Ledger(Setup setup)
       guard_(setup_.job.spike, state_.loss_average, state_.averaged),
       norms_(setup_.plan.blocks.size()) {
   saved_step_ = state_.step.value;
+  hold_after_ = setup_.hold_after;
   on(&Ledger::shard_updated);
   on(&Ledger::loss_measured);
   on(&Ledger::norm_measured);
   on(&Ledger::fed);
   on(&Ledger::evaluated);
   on(&Ledger::saved);
+  on(&Ledger::hold_after);
   on(&Ledger::stop_asked);
 }
 
@@ -30,6 +33,10 @@ void Ledger::connect_to(actor::Ref source, std::vector<actor::Ref> shards, actor
   writer_ = std::move(writer);
   reporter_ = std::move(reporter);
   evaluator_ = std::move(evaluator);
+}
+
+void Ledger::started() {
+  names_ = {name_for("evaluation"), name_for("loss"), name_for("norms"), name_for("updates"), name_for("save")};
 }
 
 void Ledger::shard_updated(ShardUpdated message) {
@@ -137,14 +144,15 @@ void Ledger::close() {
 
 void Ledger::after_close() {
   if (!last_step()) {
-    open_next();
+    holding_ = state_.step >= hold_after_;
+    if (!holding_) open_next();
     return;
   }
   if (evaluating_ || saving_ || finished_) {
     show_state();
     return;
   }
-  if (setup_.save && saved_step_ != state_.step.value && last_save_.ok()) {
+  if (setup_.save && saved_step_ != state_.step.value) {
     start_save();
     return;
   }
@@ -167,8 +175,13 @@ void Ledger::start_save() {
   save_put_off_ = false;
   saving_ = true;
   saved_step_ = state_.step.value;
-  send(writer_, SaveRequested{state_});
   for (const auto& shard : shards_) send(shard, SnapshotRequested{state_.step});
+  // Written only after the step was reported, or a kill right after the save would leave a run whose metrics lack that step for good.
+  if (evaluating_) {
+    unwritten_ = state_;
+  } else {
+    send(writer_, SaveRequested{state_});
+  }
 }
 
 void Ledger::saved(SaveDone message) {
@@ -187,6 +200,7 @@ void Ledger::evaluated(EvaluationMeasured message) {
   unreported_->validation_loss = message.total.loss / std::max(1.0, message.total.tokens);
   report(*unreported_);
   unreported_.reset();
+  if (unwritten_) send(writer_, SaveRequested{*std::exchange(unwritten_, std::nullopt)});
   if (open_) {
     decide_if_known();
   } else {
@@ -196,10 +210,16 @@ void Ledger::evaluated(EvaluationMeasured message) {
 
 void Ledger::report(StepReport report) { send(reporter_, StepClosed{std::move(report)}); }
 
+void Ledger::hold_after(HoldAfter message) {
+  hold_after_ = message.step;
+  if (std::exchange(holding_, false)) after_close();
+}
+
 void Ledger::stop_asked(StopRequested message) {
   if (stopping_) return;
   stopping_ = true;
   log_info(absl::StrCat(message.reason, ": the run ends after step ", open_ ? report_.step.value : state_.step.value, " with a checkpoint"));
+  if (std::exchange(holding_, false)) after_close();
 }
 
 void Ledger::stop_requested() { stop(); }
@@ -207,15 +227,15 @@ void Ledger::stop_requested() { stop(); }
 void Ledger::show_state() {
   using trace::State;
   if (open_ && evaluating_ && loss_ && norms_known_ == static_cast<int>(norms_.size())) {
-    set_state(State::kWaitingForInput, name_for("evaluation"), report_.step.value);
+    set_state(State::kWaitingForInput, names_.evaluation, report_.step.value);
   } else if (open_ && !loss_) {
-    set_state(State::kWaitingForInput, name_for("loss"), report_.step.value);
+    set_state(State::kWaitingForInput, names_.loss, report_.step.value);
   } else if (open_ && !decided_) {
-    set_state(State::kWaitingForInput, name_for("norms"), report_.step.value);
+    set_state(State::kWaitingForInput, names_.norms, report_.step.value);
   } else if (open_) {
-    set_state(State::kWaitingForInput, name_for("updates"), report_.step.value);
+    set_state(State::kWaitingForInput, names_.updates, report_.step.value);
   } else if (saving_) {
-    set_state(State::kWaitingForInput, name_for("save"), state_.step.value);
+    set_state(State::kWaitingForInput, names_.save, state_.step.value);
   } else {
     set_state(State::kIdle);
   }

@@ -5,7 +5,7 @@
 // One save is in flight at a time: one that falls due meanwhile is put off to the first step that closes after SaveDone, and said.
 // Fails: when too many steps in a row were skipped; when the last save failed (the others are reported and the run goes on).
 // Invariants: no step closes twice, none is opened before the one before is closed (Ledger.ClosesEachStepOnce); norm and loss are folded
-//        in block and micro-batch order.
+//        in block and micro-batch order; what is saved was reported (Kill.TheRunThatGoesOnIsBitwiseTheUndisturbedOne).
 #pragma once
 
 #include <optional>
@@ -25,18 +25,21 @@ class Ledger : public actor::Actor {
     const plan::JobConfig& job;
     RunState start;              // after the last step that is done; step 0 for a new run
     bool save = true;            // checkpoints are taken at all
+    StepId hold_after = StepId(INT64_MAX);
     const device::Stream& compute;  // its waits for other streams are waits for snapshots
   };
   explicit Ledger(Setup setup);
   void connect_to(actor::Ref source, std::vector<actor::Ref> shards, actor::Ref writer, actor::Ref reporter, actor::Ref evaluator);
 
  private:
+  void started() override;
   void shard_updated(ShardUpdated message);
   void loss_measured(StepLossMeasured message);
   void norm_measured(NormMeasured message);
   void fed(StepFed message);
   void evaluated(EvaluationMeasured message);
   void saved(SaveDone message);
+  void hold_after(HoldAfter message);
   void stop_asked(StopRequested message);
   void stop_requested() override;
 
@@ -65,10 +68,16 @@ class Ledger : public actor::Actor {
   std::optional<StepReport> unreported_;       // closed, its evaluation is still going on
   bool evaluating_ = false;
   bool saving_ = false, save_put_off_ = false;
+  std::optional<RunState> unwritten_;          // its snapshot is asked for; the writer hears of it once the step is reported
   std::int64_t saved_step_ = -1;
   std::int64_t waited_ns_ = 0;
+  StepId hold_after_;                          // no step after it is opened
+  bool holding_ = false;                       // a step could be opened and is not
   bool stopping_ = false, finished_ = false;
   Status last_save_;
+  struct {
+    trace::Name evaluation, loss, norms, updates, save;
+  } names_;                                    // of what it waits for
 };
 
 }  // namespace troupe::actors

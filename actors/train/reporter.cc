@@ -83,6 +83,7 @@ void Reporter::closed(StepClosed message) {
     if (!result.ok()) reporter.send(StorageDone{result, setup_.metrics_path});
   });
   show(line);
+  if (setup_.on_step) setup_.on_step(line.report);
 }
 
 void Reporter::written(StorageDone message) {

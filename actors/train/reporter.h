@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdio>
+#include <functional>
 #include <optional>
 
 #include "actors/plan/plan.h"
@@ -42,7 +43,7 @@ class Reporter : public actor::Actor {
     double peak_flops_per_s = 0;   // what mfu is a share of
     Console console = Console::kLines;
     std::int64_t log_every = 1;
-    double tail_s = 0;
+    std::function<void(const StepReport&)> on_step;
   };
   explicit Reporter(Setup setup);
   ~Reporter() override;

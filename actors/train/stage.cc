@@ -46,6 +46,11 @@ void Stage::connect_to(actor::Ref device, actor::Ref ledger) {
   ledger_ = std::move(ledger);
 }
 
+void Stage::started() {
+  gradient_name_ = name_for(gradient_in.name());
+  activation_name_ = name_for(activation_in.name());
+}
+
 void Stage::batch_arrived(Delivery<Batch> delivery) {
   batches_.push_back(std::move(delivery));
   start_what_can();
@@ -192,7 +197,6 @@ void Stage::evaluation_done(const device::Event& done) {
 
 void Stage::show_state() {
   using trace::State;
-  const auto waits_for_input = [&](const actor::InPort& port) { set_state(State::kWaitingForInput, name_for(port.name())); };
   if (forward_ || backward_ || evaluation_) {
     set_state(State::kReady);
   } else if (!in_flight_.empty() && !shape_.first() && !gradient_out.ready() && (shape_.last() || !gradients_.empty())) {
@@ -200,9 +204,9 @@ void Stage::show_state() {
   } else if (!batches_.empty() && !shape_.last() && !free_slots_.empty() && !activation_out.ready()) {
     set_state(State::kWaitingForCredit, activation_out.trace_name());
   } else if (!in_flight_.empty() && !shape_.last()) {
-    waits_for_input(gradient_in);
+    set_state(State::kWaitingForInput, gradient_name_);
   } else if (!batches_.empty() && !shape_.first()) {
-    waits_for_input(activation_in);
+    set_state(State::kWaitingForInput, activation_name_);
   } else {
     set_state(State::kIdle);
   }

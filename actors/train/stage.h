@@ -68,6 +68,7 @@ class Stage : public actor::Actor {
   struct Flight;  // one micro-batch
   enum class Pass : std::uint64_t { kForward, kBackward, kEvaluation };
 
+  void started() override;
   void batch_arrived(actor::Delivery<Batch> delivery);
   void activation_arrived(actor::Delivery<Activation> delivery);
   void gradient_arrived(actor::Delivery<Gradient> delivery);
@@ -116,6 +117,7 @@ class Stage : public actor::Actor {
   std::unique_ptr<Flight> evaluating_;
   std::unique_ptr<DeviceTask> forward_, backward_, evaluation_;
   Flight* forwarding_ = nullptr;
+  trace::Name gradient_name_, activation_name_;    // of what it waits for
 };
 
 }  // namespace troupe::actors

@@ -10,6 +10,7 @@
 #include "actors/train/source.h"
 #include "actors/train/stage.h"
 #include "models/checkpoint/directory.h"
+#include "models/checkpoint/inspect.h"
 #include "runtime/base/log.h"
 #include "runtime/device/host_stream.h"
 
@@ -101,6 +102,8 @@ Status TrainingJob::resume() {
   } else {
     TROUPE_RETURN_IF_ERROR(newest.status());
     TROUPE_ASSIGN_OR_RETURN(auto reader, checkpoint::CheckpointReader::open(newest->path));
+    // Every byte once more than restoring needs: a run that goes on from a flipped bit would not be noticed for days.
+    TROUPE_RETURN_IF_ERROR(checkpoint::verify(newest->path));
     TROUPE_ASSIGN_OR_RETURN(start_, restore(reader, plan_, shards_));
     if (start_.samples != start_.step.value * plan_.global_batch) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -190,9 +193,10 @@ void TrainingJob::build() {
   auto& reporter = system_->add<Reporter>(
       "reporter", Reporter::Setup{.plan = plan_, .metrics_path = metrics_path(job_), .metrics = *metrics_, .tokens = start_.tokens,
                                   .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
-                                  .console = options_.console, .log_every = job_.metrics.log_every});
+                                  .console = options_.console, .log_every = job_.metrics.log_every,
+                                  .on_step = options_.on_step});
   auto& ledger = system_->add<Ledger>(
-      "ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save, .compute = *compute_});
+      "ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save, .hold_after = options_.hold_after, .compute = *compute_});
   ledger_ = ledger.self();
 
   for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -223,14 +227,33 @@ TrainingJob::~TrainingJob() {
 }
 
 Status TrainingJob::run() {
-  system_->start();
-  return system_->wait();
+  start();
+  return wait();
 }
 
-void TrainingJob::request_stop(const std::string& reason) { ledger_.send(StopRequested{reason}); }
+void TrainingJob::start() {
+  std::lock_guard lock(stop_mutex_);
+  system_->start();
+  started_ = true;
+  if (stop_reason_) ledger_.send(StopRequested{*stop_reason_});
+}
+
+Status TrainingJob::wait() { return system_->wait(); }
+
+void TrainingJob::hold_after(StepId step) { ledger_.send(HoldAfter{step}); }
+
+void TrainingJob::request_stop(const std::string& reason) {
+  std::lock_guard lock(stop_mutex_);
+  if (started_) {
+    ledger_.send(StopRequested{reason});
+  } else {
+    stop_reason_ = reason;
+  }
+}
 
 JobSummary TrainingJob::summary() const {
-  return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .compute_waited_ns = compute_->waited_ns()};
+  return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .pool_used_bytes = pool_->used_bytes(),
+          .compute_waited_ns = compute_->waited_ns()};
 }
 
 }  // namespace troupe::actors

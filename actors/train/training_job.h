@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -40,11 +41,14 @@ struct JobOptions {
   bool save = true;
   Reporter::Console console = Reporter::Console::kLines;
   double peak_flops_per_s = 0;       // what MFU is a share of; 0 leaves it at 0
+  // Called with every step's report, on an actor's thread: must not block.
+  std::function<void(const StepReport&)> on_step;
+  StepId hold_after = StepId(INT64_MAX);  // see TrainingJob::hold_after
 };
 
 // Facts of a finished or running job, for reports, benchmarks and tests.
 struct JobSummary {
-  std::int64_t pool_takes = 0, pool_peak_bytes = 0;
+  std::int64_t pool_takes = 0, pool_peak_bytes = 0, pool_used_bytes = 0;
   std::int64_t compute_waited_ns = 0;
 };
 
@@ -53,8 +57,14 @@ class TrainingJob {
   static StatusOr<std::unique_ptr<TrainingJob>> create(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options);
   ~TrainingJob();
 
-  // Until the last step, a stop, or a failure.
+  // Until the last step, a stop, or a failure. Real world only, as wait().
   Status run();
+  // run() in two parts, for whoever does something between the steps; the deterministic world drives system() instead of wait().
+  void start();
+  Status wait();
+  // The job goes on up to and with `step` and holds there.
+  void hold_after(StepId step);
+  // From any thread, at any time; a stop before start() makes it end as soon as it has begun.
   void request_stop(const std::string& reason);
 
   StepId resumed_at() const { return start_.step; }
@@ -88,6 +98,10 @@ class TrainingJob {
   std::unique_ptr<actor::System> system_;
   std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_;
   actor::Ref ledger_;
+
+  std::mutex stop_mutex_;                    // guards what follows: a signal may come before run()
+  bool started_ = false;
+  std::optional<std::string> stop_reason_;
 };
 
 }  // namespace troupe::actors

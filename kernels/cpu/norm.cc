@@ -1,5 +1,8 @@
 #include "kernels/cpu/isa/norm.h"
 
+#include <cstring>
+
+#include "kernels/cpu/isa/elementwise.h"
 #include "kernels/cpu/ops.h"
 
 namespace troupe::kernels::cpu {
@@ -7,6 +10,11 @@ namespace {
 
 // Threads share out channels for the weight gradients: whole cache lines of fp32.
 constexpr std::int64_t kColumnGrain = 16;
+
+// A head has too few channels to share out: rows are cut into this many slices, whatever the team, and the
+// slices' sums, on the stack, are added in order.
+constexpr std::int64_t kQkSlices = 16;
+constexpr std::int64_t kMaxQkChannels = 512;  // 64 KiB of stack
 
 std::int64_t rows_of(const ConstTensorView& x) { return x.elements() / x.shape()[-1]; }
 
@@ -178,9 +186,24 @@ void qk_norm_weight_gradient(Stream& stream, const QkNormWeightGradient& op) {
     const std::int64_t n = rows_of(op.x);
     QkNormRows<T> rows = heads_of<T>(op);
     const std::int64_t d = rows.heads.channels;
+    TROUPE_CHECK(d <= kMaxQkChannels) << "qk_norm heads of " << d << ", at most " << kMaxQkChannels;
     rows.heads.dy = op.dy.template data<T>();
-    enqueue_columns(stream, rows, n, d, op.dq_weight.data<float>(), op.dk_weight.data<float>(),
-                    qk_norm_weight_gradient_columns<kIsa, T>);
+    float* dq_weight = op.dq_weight.template data<float>();
+    float* dk_weight = op.dk_weight.template data<float>();
+    stream.enqueue([=](device::StreamContext& context) {
+      alignas(64) float sums[kQkSlices][2][kMaxQkChannels];
+      context.team.split(kQkSlices, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t slice = begin; slice < end; ++slice) {
+          std::memset(sums[slice], 0, sizeof sums[slice]);
+          qk_norm_weight_gradient_rows<kIsa, T>(rows, sums[slice][0], sums[slice][1], n * slice / kQkSlices,
+                                                n * (slice + 1) / kQkSlices);
+        }
+      });
+      for (const auto& slice : sums) {
+        accumulate_elements<kIsa, float>(dq_weight, slice[0], d);
+        accumulate_elements<kIsa, float>(dk_weight, slice[1], d);
+      }
+    });
   });
 }
 

@@ -46,9 +46,9 @@ class SplitWriter final : public DocumentSink {
   }
 
   // Everything is on the disk under temporary names before anything gets its name.
-  StatusOr<PrepareReport> publish(const TextCounts& text) {
+  StatusOr<PrepareReport> publish(const TextCounts& text, const std::vector<std::string>& inputs) {
     if (document_ == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("no text in the inputs: ", text.files, " files read, ",
+      return absl::InvalidArgumentError(absl::StrCat(absl::StrJoin(inputs, ", "), ": no text in the inputs: ", text.files, " files read, ",
                                                      text.skipped_binary, " binary, ", text.skipped_empty,
                                                      " empty, ", text.skipped_links, " links and ",
                                                      text.skipped_hidden, " hidden left out"));
@@ -126,7 +126,7 @@ StatusOr<PrepareReport> prepare(const std::vector<std::string>& inputs, const To
   }
   TextCounts counts;
   TROUPE_RETURN_IF_ERROR(read_documents(inputs, options.split_on, own, splits, counts));
-  return splits.publish(counts);
+  return splits.publish(counts, inputs);
 }
 
 std::string to_text(const PrepareReport& report) {

@@ -4,7 +4,7 @@
 
 namespace troupe::actor {
 
-// Messages per second of two actors that send one integer to and fro, policy sharing.
-double bare_ping_pong_per_s(int messages, int threads);
+// Messages per second of two actors that send `balls` integers to and fro, `hops` times each (odd), policy sharing.
+double bare_ping_pong_per_s(int balls, int hops, int threads);
 
 }  // namespace troupe::actor

@@ -9,10 +9,6 @@
 #include "runtime/actor/supervisor.h"
 #include "runtime/actor/tsan.h"
 
-#if defined(__SANITIZE_THREAD__)
-extern "C" const char* __tsan_default_options() { return "ignore_noninstrumented_modules=1"; }
-#endif
-
 namespace troupe::actor::detail {
 namespace {
 
@@ -41,6 +37,7 @@ Element* Element::allocate(const MessageType& type) {
 }
 
 void Element::request_deletion(bool) const noexcept {
+  take_over(this);  // dropped by CAF on whatever thread
   if (probe != nullptr && stage != Stage::kTaken) {
     if (stage == Stage::kTimer) probe->sent(type_.index);
     probe->dead_letter(type_.index, stage == Stage::kAfterEnd  ? trace::DeadReason::kAfterEnd
@@ -101,9 +98,9 @@ caf::behavior Host::make_behavior() {
 }
 
 void Host::enqueue(caf::mailbox_element_ptr element, caf::execution_unit* unit) {
+  take_over(element.get());  // on the timer's thread
   if (Element::is_ours(*element)) {
     auto& ours = static_cast<Element&>(*element);
-    take_over(&ours);  // from the timer's thread
     ours.probe = cell_.probe.get();
     ours.stage = cell_.ended.load(std::memory_order_relaxed) ? Element::Stage::kAfterEnd : Element::Stage::kInMailbox;
     cell_.probe->sent(ours.type().index);
@@ -124,10 +121,10 @@ void Host::guarded(std::string_view what, const Body& body) {
 }
 
 caf::invoke_message_result Host::consume(caf::mailbox_element& element) {
+  take_over(&element);
+  take_over(this);
   if (!Element::is_ours(element)) return caf::event_based_actor::consume(element);
   auto& ours = static_cast<Element&>(element);
-  take_over(&ours);
-  take_over(this);
   current_mailbox_element(&element);
   Actor& actor = *cell_.actor;
   trace::Probe& probe = *cell_.probe;

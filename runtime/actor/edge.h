@@ -199,8 +199,9 @@ class InPort {
 template <class T>
 class In : public InPort {
  public:
-  template <class Self>
-  In(Self& owner, std::string name, void (Self::*handler)(Delivery<T>)) : InPort(owner, std::move(name)) {
+  // `Self` is the owner's class or one of its bases.
+  template <class Owner, class Self>
+  In(Owner& owner, std::string name, void (Self::*handler)(Delivery<T>)) : InPort(owner, std::move(name)) {
     using Handler = void (Self::*)(Delivery<T>);
     handler_ = detail::Method::of(handler, [](Actor& actor, const detail::Method& method, void* payload) {
       (static_cast<Self&>(actor).*method.template as<Handler>())(std::move(*static_cast<Delivery<T>*>(payload)));

@@ -7,9 +7,16 @@
 namespace troupe::actor {
 
 SimWorld::SimWorld(std::uint64_t seed, int systems, System::Options options) : seed_(seed) {
-  options.deterministic = true;
-  options.clock = &clock_;
-  for (int i = 0; i < systems; ++i) systems_.push_back(std::make_unique<System>(options));
+  for (int i = 0; i < systems; ++i) {
+    owned_.push_back(std::make_unique<System>(this->options(options)));
+    systems_.push_back(owned_.back().get());
+  }
+}
+
+System::Options SimWorld::options(System::Options base) const {
+  base.deterministic = true;
+  base.clock = &clock_;
+  return base;
 }
 
 SimWorld::~SimWorld() = default;
@@ -21,7 +28,7 @@ device::SimStream& SimWorld::add_stream(std::string name, device::SimStream::Cos
 }
 
 void SimWorld::start() {
-  for (auto& system : systems_) system->start();
+  for (auto& system : owned_) system->start();
 }
 
 std::uint64_t SimWorld::random() {

@@ -4,7 +4,7 @@
 // handles one message, a stream runs one entry. When nobody can go, time moves to the next timer or end of work. The same seed
 // gives the same interleaving, so a failure is reproduced by its number. No threads, no clock of the machine.
 //
-// Threads: one. Owns: its Systems and streams. Invariants: SimWorld.TheSameSeedIsTheSameOrder, SimWorld.AnotherSeedIsAnotherOrder.
+// Threads: one. Owns: its Systems and streams, not those it only drives. Invariants: SimWorld.TheSameSeedIsTheSameOrder, SimWorld.AnotherSeedIsAnotherOrder.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,10 @@ class SimWorld {
   SimWorld(const SimWorld&) = delete;
   SimWorld& operator=(const SimWorld&) = delete;
 
+  // A System that somebody else makes with options() and starts runs here too; it is there until the last step.
+  System::Options options(System::Options base = {}) const;
+  void drive(System& system) { systems_.push_back(&system); }
+
   System& system(int index = 0) { return *systems_.at(static_cast<std::size_t>(index)); }
   int systems() const { return static_cast<int>(systems_.size()); }
   device::SimStream& add_stream(std::string name, device::SimStream::Cost cost = {}, device::Buffer scratch = {});
@@ -35,7 +39,7 @@ class SimWorld {
   void add(device::SimRunnable& runnable) { runnables_.push_back(&runnable); }
   // Called after every event; checks invariants.
   void after_each_event(std::function<void()> check) { checks_.push_back(std::move(check)); }
-  void start();  // of all Systems
+  void start();  // of its own Systems
 
   // One event. False when nothing can happen any more: no message, no work due, no timer.
   bool step();
@@ -59,7 +63,8 @@ class SimWorld {
   std::uint64_t drawn_ = 0;
   VirtualClock clock_;
   std::deque<device::SimStream> streams_;  // before the Systems: their actors hold streams
-  std::vector<std::unique_ptr<System>> systems_;
+  std::vector<std::unique_ptr<System>> owned_;
+  std::vector<System*> systems_;           // owned_ and driven
   std::vector<device::SimRunnable*> runnables_;
   std::vector<std::function<void()>> checks_;
   std::int64_t events_ = 0;

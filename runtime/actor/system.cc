@@ -21,6 +21,7 @@ SystemCore::~SystemCore() {
     cell->ended.store(true, std::memory_order_release);  // also what never started
     cell->actor = nullptr;
     cell->core = nullptr;
+    if (options.clock != nullptr) cell->probe->set_ticks(trace::Ticks());  // a Ref may outlive the clock too
   }
 }
 

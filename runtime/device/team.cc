@@ -3,8 +3,8 @@
 namespace troupe::device {
 namespace {
 
-// About 50 us of polling before sleeping: longer than the gap between two kernels, shorter than a scheduling quantum.
-constexpr int kSpins = 20000;
+// Some 50 us of polling before sleeping: longer than the gap between two kernels, and little lost when the cores are shared.
+constexpr int kSpins = 2000;
 
 void relax() { __builtin_ia32_pause(); }
 

@@ -96,6 +96,11 @@ std::shared_ptr<const Probe> ProbeRegistry::find(const std::string& name) const 
   return nullptr;
 }
 
+std::vector<std::shared_ptr<const EdgeProbe>> ProbeRegistry::edges() const {
+  std::lock_guard lock(mutex_);
+  return edges_;
+}
+
 void ProbeRegistry::print_last_events(int events) const {
   // The dying thread may hold the lock; then there is nothing to say.
   std::unique_lock lock(mutex_, std::try_to_lock);

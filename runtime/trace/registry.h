@@ -36,6 +36,8 @@ class ProbeRegistry {
   std::size_t live() const;
   // The probe of a living actor; null if there is none of that name.
   std::shared_ptr<const Probe> find(const std::string& name) const;
+  // All edges, for who looks often and wants no texts.
+  std::vector<std::shared_ptr<const EdgeProbe>> edges() const;
   const Texts& texts() const { return texts_; }
   // The last `events` events of each living actor, a line each, to stderr. The last words of a failed check.
   void print_last_events(int events) const;

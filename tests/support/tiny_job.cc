@@ -44,6 +44,7 @@ Outcome read_metrics(const std::string& output) {
   for (std::string line; std::getline(file, line);) {
     const auto json = nlohmann::json::parse(line);
     const auto value = [&](const char* key) { return json[key].is_null() ? std::nan("") : json[key].get<double>(); };
+    outcome.steps.push_back(json["step"].get<int>());
     outcome.losses.push_back(value("loss"));
     outcome.norms.push_back(value("grad_norm"));
     outcome.skipped.push_back(json["skipped"].get<bool>());
@@ -52,19 +53,22 @@ Outcome read_metrics(const std::string& output) {
   return outcome;
 }
 
+StatusOr<std::unique_ptr<actors::TrainingJob>> make_job(const std::string& config, const std::vector<std::string>& overrides,
+                                                        const actors::World& world, bool save) {
+  TROUPE_ASSIGN_OR_RETURN(auto job, plan::parse_job_config(config, "test.toml", overrides));
+  TROUPE_ASSIGN_OR_RETURN(auto plan, plan::make_plan(job, plan::Cluster::of_this_machine(job), world.kernels));
+  return actors::TrainingJob::create(std::move(job), std::move(plan), world, {.save = save, .console = actors::Reporter::Console::kNone});
+}
+
 Outcome run_job(const std::string& config, const std::vector<std::string>& overrides, const kernels::Table& kernels) {
-  Outcome outcome;
+  const SteadyClock clock;
   const auto job = plan::parse_job_config(config, "test.toml", overrides);
   if (!job.ok()) return {.status = job.status()};
-  const auto plan = plan::make_plan(*job, plan::Cluster::of_this_machine(*job), kernels);
-  if (!plan.ok()) return {.status = plan.status()};
-  const SteadyClock clock;
-  auto made = actors::TrainingJob::create(*job, *plan, actors::World::on_this_machine(kernels, clock),
-                                          {.console = actors::Reporter::Console::kNone});
+  auto made = make_job(config, overrides, actors::World::on_this_machine(kernels, clock));
   if (!made.ok()) return {.status = made.status()};
   const Status status = (*made)->run();
-  made->reset();
-  outcome = read_metrics(job->job.output);
+  made->reset();  // what it wrote is on the disk
+  Outcome outcome = read_metrics(job->job.output);
   outcome.status = status;
   return outcome;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,17 @@ std::string make_corpus(const std::string& folder, int documents, double validat
 
 struct Outcome {
   Status status;
-  std::vector<double> losses;                 // of each step, from metrics.jsonl
+  std::vector<int> steps;                     // the lines of metrics.jsonl
+  std::vector<double> losses;                 // of each step
   std::vector<double> norms;
   std::map<int, double> validation;           // step -> loss
   std::vector<bool> skipped;
 };
 Outcome read_metrics(const std::string& output);
+
+// Builds the job of a config text in a world; nothing has started.
+StatusOr<std::unique_ptr<actors::TrainingJob>> make_job(const std::string& config, const std::vector<std::string>& overrides,
+                                                        const actors::World& world, bool save = true);
 
 // Builds and runs the job of a config text ("[model]...") with overrides; kernels by table; real threads.
 Outcome run_job(const std::string& config, const std::vector<std::string>& overrides, const kernels::Table& kernels);

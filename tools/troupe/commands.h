@@ -25,6 +25,10 @@ Run add_data_prepare(CLI::App& app);
 Run add_data_inspect(CLI::App& app);
 Run add_checkpoint_inspect(CLI::App& app);
 Run add_checkpoint_verify(CLI::App& app);
+Run add_bench_roofline(CLI::App& app);
+Run add_bench_kernels(CLI::App& app);
+Run add_bench_messages(CLI::App& app);
+Run add_bench_train(CLI::App& app);
 
 // A config file with overrides from the command line, and the plan for this machine.
 struct Planned {

@@ -39,6 +39,12 @@ int main(int argc, char** argv) {
   checkpoint.require_subcommand(1);
   add(checkpoint, "inspect", "say what a checkpoint holds", tool::add_checkpoint_inspect);
   add(checkpoint, "verify", "read every byte and compare hashes", tool::add_checkpoint_verify);
+  auto& bench = *app.add_subcommand("bench", "measure, as ratios within one run");
+  bench.require_subcommand(1);
+  add(bench, "roofline", "matrix products of a model's shapes", tool::add_bench_roofline);
+  add(bench, "kernels", "every kernel over its bound", tool::add_bench_kernels);
+  add(bench, "messages", "messages over bare CAF", tool::add_bench_messages);
+  add(bench, "train", "training over the matrix products' rate, and over PyTorch", tool::add_bench_train);
 
   try {
     app.parse(argc, argv);

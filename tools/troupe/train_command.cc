@@ -29,7 +29,9 @@ class SignalWatch {
     sigaddset(&signals_, SIGUSR1);  // ours: the watch itself is to end
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   }
-  ~SignalWatch() {
+  ~SignalWatch() { end(); }
+  // Before the job dies: a signal that comes later finds nobody to stop.
+  void end() {
     if (!thread_.joinable()) return;
     pthread_kill(thread_.native_handle(), SIGUSR1);
     thread_.join();
@@ -70,7 +72,9 @@ Status train(const std::string& config, const std::vector<std::string>& override
   log_info(absl::StrCat("mfu = flops of a step / step_s / ", static_cast<std::int64_t>(options.peak_flops_per_s / 1e9),
                         " GFLOP/s, the best matrix product measured now"));
   signals.watch(*job);
-  return job->run();
+  const Status status = job->run();
+  signals.end();
+  return status;
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TROUPE_SIMD F32 gelu_twice_u(F32 x) { return 2.0f * kGeluScale * fma(kGeluCubic 
 // halves is never read.
 typedef std::uint64_t U64 __attribute__((vector_size(4 * kLanes)));
 constexpr int kCounters = kLanes / 2;
-constexpr int kWordsAtOnce = 4 * kCounters;
+constexpr int kWordsAtOnce = 2 * 4 * kCounters;
 
 TROUPE_SIMD U64 multiply_low_halves(U64 a, U64 b) {
 #if defined(__AVX512F__)
@@ -43,6 +43,12 @@ TROUPE_SIMD U64 multiply_low_halves(U64 a, U64 b) {
 #endif
 }
 TROUPE_SIMD U64 wide(std::uint64_t x) { return x - U64{}; }
+
+TROUPE_SIMD U64 first_counters() {
+  U64 x;
+  for (int i = 0; i < kCounters; ++i) x[i] = static_cast<std::uint64_t>(i);
+  return x;
+}
 
 // The keys of the ten rounds, one per lane.
 struct KeySchedule {
@@ -57,34 +63,45 @@ TROUPE_SIMD KeySchedule schedule(const DropoutStream& stream) {
   return keys;
 }
 
-// Words 4 block .. 4 block + kWordsAtOnce of the stream, in order.
+// Words 4 block .. 4 block + kWordsAtOnce of the stream, in order. Two vectors of counters side by side: a
+// round of one waits for its product while the other's is issued.
 TROUPE_SIMD void draw(std::uint32_t* words, const DropoutStream& stream, const KeySchedule& keys,
                       std::uint64_t block) {
-  U64 counter = wide(block);
-  for (int i = 0; i < kCounters; ++i) counter[i] += static_cast<std::uint64_t>(i);
-  U64 c0 = counter, c1 = counter >> 32, c2 = wide(stream.counter_high[0]), c3 = wide(stream.counter_high[1]);
+  constexpr int kPairs = 2;
+  U64 c0[kPairs], c1[kPairs], c2[kPairs], c3[kPairs];
+  for (int k = 0; k < kPairs; ++k) {
+    c0[k] = wide(block + static_cast<std::uint64_t>(k * kCounters)) + first_counters();
+    c1[k] = c0[k] >> 32;
+    c2[k] = wide(stream.counter_high[0]);
+    c3[k] = wide(stream.counter_high[1]);
+  }
   const U64 multiplier0 = wide(0xD2511F53u), multiplier1 = wide(0xCD9E8D57u);
   for (int round = 0; round < 10; ++round) {
-    const U64 p0 = multiply_low_halves(c0, multiplier0), p1 = multiply_low_halves(c2, multiplier1);
-    c0 = (p1 >> 32) ^ (c1 ^ keys.first[round]);
-    c2 = (p0 >> 32) ^ (c3 ^ keys.second[round]);
-    c1 = p1;
-    c3 = p0;
+    for (int k = 0; k < kPairs; ++k) {
+      const U64 p0 = multiply_low_halves(c0[k], multiplier0), p1 = multiply_low_halves(c2[k], multiplier1);
+      c0[k] = (p1 >> 32) ^ (c1[k] ^ keys.first[round]);
+      c2[k] = (p0 >> 32) ^ (c3[k] ^ keys.second[round]);
+      c1[k] = p1;
+      c3[k] = p0;
+    }
   }
   const U64 low = wide(0xffffffffu);
-  const U64 first = (c0 & low) | (c1 << 32), second = (c2 & low) | (c3 << 32);
+  for (int k = 0; k < kPairs; ++k) {
+    const U64 first = (c0[k] & low) | (c1[k] << 32), second = (c2[k] & low) | (c3[k] << 32);
 #if defined(__AVX512F__)
-  const U64 front = __builtin_shufflevector(first, second, 0, 8, 1, 9, 2, 10, 3, 11);
-  const U64 back = __builtin_shufflevector(first, second, 4, 12, 5, 13, 6, 14, 7, 15);
+    const U64 front = __builtin_shufflevector(first, second, 0, 8, 1, 9, 2, 10, 3, 11);
+    const U64 back = __builtin_shufflevector(first, second, 4, 12, 5, 13, 6, 14, 7, 15);
 #elif defined(__AVX2__)
-  const U64 front = __builtin_shufflevector(first, second, 0, 4, 1, 5);
-  const U64 back = __builtin_shufflevector(first, second, 2, 6, 3, 7);
+    const U64 front = __builtin_shufflevector(first, second, 0, 4, 1, 5);
+    const U64 back = __builtin_shufflevector(first, second, 2, 6, 3, 7);
 #else
-  const U64 front = __builtin_shufflevector(first, second, 0, 2);
-  const U64 back = __builtin_shufflevector(first, second, 1, 3);
+    const U64 front = __builtin_shufflevector(first, second, 0, 2);
+    const U64 back = __builtin_shufflevector(first, second, 1, 3);
 #endif
-  __builtin_memcpy(words, &front, sizeof front);
-  __builtin_memcpy(words + kWordsAtOnce / 2, &back, sizeof back);
+    std::uint32_t* at = words + k * 4 * kCounters;
+    __builtin_memcpy(at, &front, sizeof front);
+    __builtin_memcpy(at + 2 * kCounters, &back, sizeof back);
+  }
 }
 
 }  // namespace

@@ -238,16 +238,16 @@ void qk_norm_input_gradient_rows(const QkNormRows<T>& rows, std::int64_t begin, 
 }
 
 template <Isa, class T>
-void qk_norm_weight_gradient_columns(const QkNormRows<T>& rows, std::int64_t row_count, float* dq_weight,
-                                     float* dk_weight, std::int64_t begin, std::int64_t end) {
+void qk_norm_weight_gradient_rows(const QkNormRows<T>& rows, float* dq_weight, float* dk_weight,
+                                  std::int64_t begin, std::int64_t end) {
   const std::int64_t d = rows.heads.channels, normed = rows.q_heads + rows.kv_heads,
                      width = (normed + rows.kv_heads) * d;
   // the heads of one kind, row after row, as one long list of rows
   const auto add = [&](float* dweight, std::int64_t first, std::int64_t heads)
       __attribute__((always_inline)) {
     add_columns<false>(
-        row_count * heads, dweight, nullptr, begin, end, [&](std::int64_t i) __attribute__((always_inline)) {
-          const std::int64_t row = i / heads, head = first + i % heads;
+        (end - begin) * heads, dweight, nullptr, 0, d, [&](std::int64_t i) __attribute__((always_inline)) {
+          const std::int64_t row = begin + i / heads, head = first + i % heads;
           const std::int64_t at = row * width + head * d;
           return Row<T>{rows.heads.dy + at, rows.heads.x + at, 0.0f, rows.heads.inverse[row * normed + head]};
         });
@@ -256,17 +256,17 @@ void qk_norm_weight_gradient_columns(const QkNormRows<T>& rows, std::int64_t row
   add(dk_weight, rows.q_heads, rows.kv_heads);
 }
 
-#define TROUPE_INSTANTIATE(T)                                                                                \
-  template void rmsnorm_rows<kIsa, T>(const NormRows<T>&, std::int64_t, std::int64_t);                       \
-  template void rmsnorm_input_gradient_rows<kIsa, T>(const NormRows<T>&, std::int64_t, std::int64_t);        \
-  template void layernorm_rows<kIsa, T>(const NormRows<T>&, std::int64_t, std::int64_t);                     \
-  template void layernorm_input_gradient_rows<kIsa, T>(const NormRows<T>&, std::int64_t, std::int64_t);      \
-  template void norm_weight_gradient_columns<kIsa, T>(const NormRows<T>&, std::int64_t, float*, float*,      \
-                                                      std::int64_t, std::int64_t);                           \
-  template void qk_norm_rows<kIsa, T>(const QkNormRows<T>&, std::int64_t, std::int64_t);                     \
-  template void qk_norm_input_gradient_rows<kIsa, T>(const QkNormRows<T>&, std::int64_t, std::int64_t);      \
-  template void qk_norm_weight_gradient_columns<kIsa, T>(const QkNormRows<T>&, std::int64_t, float*, float*, \
-                                                         std::int64_t, std::int64_t)
+#define TROUPE_INSTANTIATE(T)                                                                             \
+  template void rmsnorm_rows<kIsa, T>(const NormRows<T>&, std::int64_t, std::int64_t);                    \
+  template void rmsnorm_input_gradient_rows<kIsa, T>(const NormRows<T>&, std::int64_t, std::int64_t);     \
+  template void layernorm_rows<kIsa, T>(const NormRows<T>&, std::int64_t, std::int64_t);                  \
+  template void layernorm_input_gradient_rows<kIsa, T>(const NormRows<T>&, std::int64_t, std::int64_t);   \
+  template void norm_weight_gradient_columns<kIsa, T>(const NormRows<T>&, std::int64_t, float*, float*,   \
+                                                      std::int64_t, std::int64_t);                        \
+  template void qk_norm_rows<kIsa, T>(const QkNormRows<T>&, std::int64_t, std::int64_t);                  \
+  template void qk_norm_input_gradient_rows<kIsa, T>(const QkNormRows<T>&, std::int64_t, std::int64_t);   \
+  template void qk_norm_weight_gradient_rows<kIsa, T>(const QkNormRows<T>&, float*, float*, std::int64_t, \
+                                                      std::int64_t)
 TROUPE_INSTANTIATE(float);
 TROUPE_INSTANTIATE(bfloat16);
 

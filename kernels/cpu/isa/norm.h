@@ -55,8 +55,9 @@ template <Isa, class T>
 void qk_norm_rows(const QkNormRows<T>& rows, std::int64_t begin, std::int64_t end);
 template <Isa, class T>
 void qk_norm_input_gradient_rows(const QkNormRows<T>& rows, std::int64_t begin, std::int64_t end);
+// Adds the sums over rows [begin, end) to dq_weight and dk_weight, [D] each.
 template <Isa, class T>
-void qk_norm_weight_gradient_columns(const QkNormRows<T>& rows, std::int64_t row_count, float* dq_weight,
-                                     float* dk_weight, std::int64_t begin, std::int64_t end);
+void qk_norm_weight_gradient_rows(const QkNormRows<T>& rows, float* dq_weight, float* dk_weight,
+                                  std::int64_t begin, std::int64_t end);
 
 }  // namespace troupe::kernels::cpu

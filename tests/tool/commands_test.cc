@@ -1,0 +1,143 @@
+// Every command of the binary does what its help says, from text to a trained model's text.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/tiny_job.h"
+#include "tests/tool/tool_process.h"
+
+namespace troupe::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+Ended tool(const std::vector<std::string>& arguments) {
+  const TemporaryFolder folder;
+  return run_tool(arguments, folder.path());
+}
+
+TEST(Commands, EachHasHelp) {
+  const std::vector<std::vector<std::string>> commands{
+      {}, {"train"}, {"plan"}, {"generate"}, {"report"}, {"data"}, {"data", "prepare"}, {"data", "inspect"},
+      {"checkpoint"}, {"checkpoint", "inspect"}, {"checkpoint", "verify"}};
+  for (auto command : commands) {
+    command.push_back("--help");
+    const Ended ended = tool(command);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_NE(ended.out.find("Usage"), std::string::npos) << ended.out;
+  }
+}
+
+TEST(Commands, SaysItsVersion) {
+  const Ended ended = tool({"--version"});
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_TRUE(ended.out.starts_with("troupe ")) << ended.out;
+}
+
+TEST(Commands, NoCommandAndAWrongOneAreErrors) {
+  EXPECT_EQ(tool({}).exit_code, 2);
+  EXPECT_EQ(tool({"nonsense"}).exit_code, 2);
+  EXPECT_EQ(tool({"data", "nonsense"}).exit_code, 2);
+}
+
+TEST(Commands, PlansEveryShippedConfig) {
+  int plans = 0;
+  for (const auto& entry : fs::directory_iterator("tools/configs")) {
+    if (entry.path().extension() != ".toml") continue;
+    ++plans;
+    const Ended ended = tool({"plan", entry.path().string()});
+    EXPECT_EQ(ended.exit_code, 0) << entry.path() << ": " << ended.err;
+    EXPECT_NE(ended.out.find("parameters"), std::string::npos) << ended.out;
+  }
+  EXPECT_GE(plans, 5);
+}
+
+TEST(Commands, TheLargestIsPlannedAndNotTrained) {
+  const Ended ended = tool({"train", "tools/configs/llama3-405b.toml", "--data.train=/nonexistent"});
+  EXPECT_GT(ended.exit_code, 0);
+  EXPECT_FALSE(ended.err.empty());
+}
+
+// One run, looked at with every command that looks at runs.
+class AfterARun : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryFolder;
+    fs::create_directories(path("text"));
+    for (int i = 0; i < 30; ++i) std::ofstream(path("text/" + std::to_string(i) + ".txt")) << "the edge gives the stage a credit, and the stage " << i << " gives it back\n";
+    prepared_ = new Ended(run_tool({"data", "prepare", path("text"), "-o", path("corpus")}, folder_->path()));
+    std::ofstream(path("tiny.toml")) << tiny_config(path("corpus"), path("out"));
+    trained_ = new Ended(run_tool({"train", path("tiny.toml"), "--device.threads=1"}, folder_->path()));
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    delete prepared_;
+    delete trained_;
+  }
+  static std::string path(const std::string& name) { return folder_->path() + "/" + name; }
+  static std::string checkpoint() { return path("out/checkpoints/step-00000006"); }
+  static Ended run(const std::vector<std::string>& arguments) { return run_tool(arguments, folder_->path()); }
+
+  static TemporaryFolder* folder_;
+  static Ended *prepared_, *trained_;
+};
+TemporaryFolder* AfterARun::folder_ = nullptr;
+Ended* AfterARun::prepared_ = nullptr;
+Ended* AfterARun::trained_ = nullptr;
+
+TEST_F(AfterARun, PreparedAndInspectedAgree) {
+  ASSERT_EQ(prepared_->exit_code, 0) << prepared_->err;
+  EXPECT_NE(prepared_->out.find("30 documents"), std::string::npos) << prepared_->out;
+  const Ended ended = run({"data", "inspect", path("corpus")});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("30"), std::string::npos) << ended.out;
+}
+
+TEST_F(AfterARun, InspectFindsAFlippedToken) {
+  for (const char* ending : {".bin", ".idx", ".json"}) fs::copy_file(path("corpus") + ending, path("flipped") + ending);
+  std::string bytes = read_text(path("flipped.bin"));
+  bytes[20] = static_cast<char>(bytes[20] ^ 1);
+  std::ofstream(path("flipped.bin"), std::ios::binary) << bytes;
+  const Ended ended = run({"data", "inspect", path("flipped")});
+  EXPECT_GT(ended.exit_code, 0);
+  EXPECT_NE(ended.err.find("flipped"), std::string::npos) << ended.err;
+}
+
+TEST_F(AfterARun, GeneratesTheSameTextForTheSameSeed) {
+  ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
+  const auto text = [](const char* seed) {
+    return run({"generate", "--checkpoint", path("out"), "--prompt", "the edge", "--tokens", "40", "--seed", seed});
+  };
+  const Ended one = text("3"), again = text("3"), other = text("4");
+  EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_TRUE(one.out.starts_with("the edge")) << one.out;
+  EXPECT_GT(one.out.size(), std::string("the edge\n").size());
+  EXPECT_EQ(one.out, again.out);
+  EXPECT_NE(one.out, other.out);
+}
+
+TEST_F(AfterARun, GenerateNamesAFolderWithoutCheckpoint) {
+  const Ended ended = run({"generate", "--checkpoint", path("text")});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_NE(ended.err.find(path("text")), std::string::npos) << ended.err;
+}
+
+TEST_F(AfterARun, InspectsAndVerifiesTheCheckpoint) {
+  const Ended inspected = run({"checkpoint", "inspect", checkpoint()});
+  EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
+  EXPECT_NE(inspected.out.find("model.embed_tokens.weight"), std::string::npos) << inspected.out;
+  EXPECT_EQ(run({"checkpoint", "verify", checkpoint()}).exit_code, 0);
+  EXPECT_GT(run({"checkpoint", "verify", path("text")}).exit_code, 0);
+}
+
+TEST_F(AfterARun, ReportsWhatTheRunCameTo) {
+  const Ended ended = run({"report", path("out")});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("6, 0 skipped"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find(checkpoint()), std::string::npos) << ended.out;
+  EXPECT_EQ(run({"report", path("text")}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace troupe::test

@@ -1,0 +1,276 @@
+#include "actors/train/ledger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "actors/train/lr_schedule.h"
+#include "kernels/ref/ref.h"
+#include "runtime/actor/sim_world.h"
+#include "runtime/base/log.h"
+#include "tests/support/tiny_job.h"
+#include "tests/unit/actors/inbox.h"
+
+namespace troupe::test {
+namespace {
+
+using namespace actors;
+using testing::ElementsAre, testing::HasSubstr;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kTokens = 64;
+
+// A real ledger; the test plays source, shards, writer, reporter and evaluator.
+class Ledger : public testing::Test {
+ protected:
+  Ledger() { set_log_level(LogLevel::kError); }
+  ~Ledger() override { set_log_level(LogLevel::kInfo); }
+
+  void begin(const std::vector<std::string>& overrides, RunState start = {}, bool save = true) {
+    const auto job = plan::parse_job_config(test::tiny_config("corpus", "run"), "test.toml", overrides);
+    ASSERT_TRUE(job.ok()) << job.status();
+    job_ = *job;
+    const auto plan = plan::make_plan(job_, {.threads = 1}, kernels::ref::table());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    plan_ = *plan;
+    auto& ledger = world_.system().add<actors::Ledger>("ledger", actors::Ledger::Setup{.plan = plan_, .job = job_, .start = start, .save = save,
+                                                                       .compute = world_.add_stream("compute")});
+    ledger_ = ledger.self();
+    std::vector<actor::Ref> shards;
+    for (std::size_t i = 0; i < plan_.blocks.size(); ++i) {
+      shards_.push_back(&world_.system().add<Shard>("shard-" + std::to_string(i)));
+      shards.push_back(shards_.back()->self());
+    }
+    ledger.connect_to(source_.self(), shards, writer_.self(), reporter_.self(), evaluator_.self());
+    world_.start();
+    updated(start.step.value);
+  }
+  template <class M>
+  void tell(M message) {
+    ledger_.send(std::move(message));
+    settle();
+  }
+  void settle() { (void)world_.run(); }
+  std::int32_t blocks() const { return static_cast<std::int32_t>(plan_.blocks.size()); }
+
+  // Each shard's share of the norm is 1 / blocks, so gradient / tokens has the norm given.
+  void measured(std::int64_t step, double loss, double norm = 0.5) {
+    for (std::int32_t block = blocks(); block-- > 0;) {
+      tell(NormMeasured{StepId(step), BlockIndex(block), norm * norm * kTokens * kTokens / blocks()});
+    }
+    tell(StepLossMeasured{StepId(step), {loss * kTokens, kTokens}});
+  }
+  void updated(std::int64_t step) {
+    for (std::int32_t block = 0; block < blocks(); ++block) tell(ShardUpdated{StepId(step), BlockIndex(block)});
+  }
+  void whole_step(std::int64_t step, double loss = 2, double norm = 0.5) {
+    measured(step, loss, norm);
+    updated(step);
+  }
+  const StepDecided& decision() const { return shards_.front()->last<StepDecided>(); }
+  const StepReport& report() const { return reporter_.last<StepClosed>().report; }
+  std::vector<std::int64_t> saves() const {
+    std::vector<std::int64_t> steps;
+    for (const auto& save : writer_.of<SaveRequested>()) steps.push_back(save.state.step.value);
+    return steps;
+  }
+
+  using Shard = test::Inbox<StepDecided, SnapshotRequested>;
+  actor::SimWorld world_{7};
+  plan::JobConfig job_;
+  plan::Plan plan_;
+  test::Inbox<OpenStep>& source_ = world_.system().add<test::Inbox<OpenStep>>("source");
+  test::Inbox<SaveRequested>& writer_ = world_.system().add<test::Inbox<SaveRequested>>("writer");
+  test::Inbox<StepClosed>& reporter_ = world_.system().add<test::Inbox<StepClosed>>("reporter");
+  test::Inbox<EvaluationRequested>& evaluator_ = world_.system().add<test::Inbox<EvaluationRequested>>("evaluator");
+  std::vector<Shard*> shards_;
+  actor::Ref ledger_;
+};
+
+TEST_F(Ledger, ClosesEachStepOnce) {
+  begin({"--training.steps=3"}, {}, false);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    ASSERT_EQ(source_.count<OpenStep>(), static_cast<std::size_t>(step));  // opened once the one before is closed
+    EXPECT_EQ(source_.last<OpenStep>().step, StepId(step));
+    EXPECT_EQ(source_.last<OpenStep>().cursor, (step - 1) * 4);
+    measured(step, 2);
+    for (const auto* shard : shards_) ASSERT_EQ(shard->count<StepDecided>(), static_cast<std::size_t>(step));
+    ASSERT_EQ(reporter_.count<StepClosed>(), static_cast<std::size_t>(step - 1));  // not before every shard is updated
+    updated(step);
+    ASSERT_EQ(reporter_.count<StepClosed>(), static_cast<std::size_t>(step));
+    EXPECT_EQ(report().step, StepId(step));
+  }
+  EXPECT_TRUE(ledger_.ended());  // the job is over
+  EXPECT_TRUE(world_.system().outcome().ok());
+}
+
+TEST_F(Ledger, DecidesOnlyWhenLossAndEveryNormAreKnown) {
+  begin({});
+  tell(StepLossMeasured{StepId(1), {2, 1}});
+  for (std::int32_t block = 0; block + 1 < blocks(); ++block) tell(NormMeasured{StepId(1), BlockIndex(block), 1});
+  EXPECT_EQ(shards_.front()->count<StepDecided>(), 0u);
+  tell(NormMeasured{StepId(1), BlockIndex(blocks() - 1), 1});
+  EXPECT_EQ(shards_.front()->count<StepDecided>(), 1u);
+}
+
+TEST_F(Ledger, TakesASecondClosingOfAStepForABug) {
+  begin({"--training.steps=9"});
+  whole_step(1);
+  EXPECT_DEATH(updated(1), "out of turn");
+  EXPECT_DEATH(tell(StepLossMeasured{StepId(1), {1, 1}}), "out of turn");
+}
+
+TEST_F(Ledger, DividesByTokensAndClips) {
+  begin({"--training.max_norm=1", "--training.steps=9"});
+  measured(1, 2, 0.5);
+  EXPECT_NEAR(decision().gradient_scale, 1 / kTokens, 1e-15);  // below the limit
+  EXPECT_FALSE(decision().skip);
+  updated(1);
+  EXPECT_NEAR(report().loss, 2, 1e-12);
+  EXPECT_NEAR(report().grad_norm, 0.5, 1e-12);
+  measured(2, 2, 4);
+  EXPECT_NEAR(decision().gradient_scale, 1 / (4 + 1e-6) / kTokens, 1e-15);
+}
+
+TEST_F(Ledger, DoesNotClipWithoutALimit) {
+  begin({"--training.max_norm=0"});
+  measured(1, 2, 400);
+  EXPECT_NEAR(decision().gradient_scale, 1 / kTokens, 1e-15);
+}
+
+// CASES T57. A skipped step is no update: AdamW's step does not move.
+TEST_F(Ledger, SkipsAStepThatIsNotFinite) {
+  begin({"--training.steps=9"});
+  whole_step(1);
+  EXPECT_EQ(decision().update, 1);
+  whole_step(2, kNan);
+  EXPECT_TRUE(decision().skip);
+  EXPECT_TRUE(report().skipped);
+  EXPECT_EQ(report().skip_reason, "loss is nan");
+  whole_step(3, 2, kInfinity);
+  EXPECT_TRUE(decision().skip);
+  EXPECT_EQ(report().skip_reason, "gradient norm is inf");
+  whole_step(4);
+  EXPECT_FALSE(decision().skip);
+  EXPECT_EQ(decision().update, 2);
+  for (const auto* shard : shards_) {  // the same decision everywhere
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(shard->of<StepDecided>()[i].skip, i == 1 || i == 2);
+  }
+}
+
+TEST_F(Ledger, SkipsASpike) {  // CASES T57
+  begin({"--training.steps=90", "--spike.factor=3"});
+  std::int64_t step = 1;
+  for (; step <= SpikeGuard::kWarmup; ++step) whole_step(step, 2);
+  EXPECT_FALSE(report().skipped);
+  whole_step(step, 6.5);
+  EXPECT_TRUE(report().skipped);
+  EXPECT_THAT(report().skip_reason, HasSubstr("more than 3 times its average 2"));
+  whole_step(step + 1, 5.9);
+  EXPECT_FALSE(report().skipped);
+}
+
+TEST_F(Ledger, FailsAfterTooManySkipsInARow) {
+  begin({"--training.steps=9", "--spike.max_skipped=1"});
+  whole_step(1, kNan);
+  EXPECT_TRUE(world_.system().outcome().ok());
+  whole_step(2, kNan);
+  const Status status = world_.system().outcome();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("2 steps in a row were skipped, the last one (step 2) because loss is nan"));
+}
+
+TEST_F(Ledger, PutsASaveOffWhileOneIsBeingWritten) {
+  begin({"--training.steps=9", "--checkpoint.interval=2"});
+  whole_step(1);
+  EXPECT_THAT(saves(), ElementsAre());
+  whole_step(2);
+  EXPECT_THAT(saves(), ElementsAre(2));
+  for (const auto* shard : shards_) EXPECT_EQ(shard->last<SnapshotRequested>().step, StepId(2));
+  whole_step(3);
+  whole_step(4);  // due, and the one before is not written yet
+  EXPECT_THAT(saves(), ElementsAre(2));
+  tell(SaveDone{.step = StepId(2), .result = ok(), .folder = "x"});
+  EXPECT_THAT(saves(), ElementsAre(2));  // step 5 is open: its weights change
+  whole_step(5);
+  EXPECT_THAT(saves(), ElementsAre(2, 5));
+  const auto& state = writer_.last<SaveRequested>().state;
+  EXPECT_EQ(state.samples, 5 * 4);
+  EXPECT_EQ(state.updates, 5);
+  EXPECT_EQ(state.tokens, static_cast<std::int64_t>(5 * kTokens));
+}
+
+TEST_F(Ledger, SavesAtTheEndAndEndsWhenThatIsWritten) {
+  begin({"--training.steps=2", "--checkpoint.interval=0"});
+  whole_step(1);
+  whole_step(2);
+  EXPECT_THAT(saves(), ElementsAre(2));
+  EXPECT_FALSE(ledger_.ended());
+  tell(SaveDone{.step = StepId(2), .result = ok(), .folder = "x"});
+  EXPECT_TRUE(ledger_.ended());
+  EXPECT_TRUE(world_.system().outcome().ok());
+}
+
+TEST_F(Ledger, GoesOnAfterAFailedSaveAndFailsWhenTheLastOneDid) {
+  begin({"--training.steps=3", "--checkpoint.interval=1"});
+  whole_step(1);
+  tell(SaveDone{.step = StepId(1), .result = absl::ResourceExhaustedError("the disk is full"), .folder = ""});
+  whole_step(2);
+  EXPECT_THAT(saves(), ElementsAre(1, 2));
+  tell(SaveDone{.step = StepId(2), .result = ok(), .folder = "x"});
+  whole_step(3);
+  tell(SaveDone{.step = StepId(3), .result = absl::ResourceExhaustedError("the disk is full"), .folder = ""});
+  EXPECT_TRUE(ledger_.ended());
+  EXPECT_EQ(world_.system().outcome().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// The last save is tried although the one that it had to wait for failed.
+TEST_F(Ledger, TriesTheLastSaveAlsoAfterTheOneBeforeFailed) {
+  begin({"--training.steps=2", "--checkpoint.interval=1"});
+  whole_step(1);
+  whole_step(2);
+  tell(SaveDone{.step = StepId(1), .result = absl::ResourceExhaustedError("the disk is full"), .folder = ""});
+  EXPECT_THAT(saves(), ElementsAre(1, 2));
+  tell(SaveDone{.step = StepId(2), .result = ok(), .folder = "x"});
+  EXPECT_TRUE(ledger_.ended());
+  EXPECT_TRUE(world_.system().outcome().ok());
+}
+
+TEST_F(Ledger, WaitsForTheEvaluationBeforeTheWeightsChange) {
+  begin({"--training.steps=3", "--validation.interval=1", "--data.validation=corpus"}, {}, false);
+  whole_step(1);
+  EXPECT_EQ(evaluator_.last<EvaluationRequested>().step, StepId(1));
+  EXPECT_EQ(reporter_.count<StepClosed>(), 0u);
+  measured(2, 2);
+  EXPECT_EQ(shards_.front()->count<StepDecided>(), 1u);  // step 2 is measured and not decided
+  tell(EvaluationMeasured{StepId(1), {30, 10}});
+  EXPECT_EQ(report().validation_loss, 3);
+  EXPECT_EQ(shards_.front()->count<StepDecided>(), 2u);
+}
+
+TEST_F(Ledger, StopsAfterTheOpenStepWithASave) {
+  begin({"--training.steps=9", "--checkpoint.interval=0"});
+  tell(StopRequested{"signal"});
+  EXPECT_FALSE(ledger_.ended());
+  whole_step(1);
+  EXPECT_THAT(saves(), ElementsAre(1));
+  tell(SaveDone{.step = StepId(1), .result = ok(), .folder = "x"});
+  EXPECT_TRUE(ledger_.ended());
+  EXPECT_EQ(source_.count<OpenStep>(), 1u);
+}
+
+// CASES T09, T02.
+TEST_F(Ledger, ResumesWithTheRateAndTheCursorOfItsStep) {
+  begin({"--training.steps=9", "--lr_scheduler.warmup_steps=2"}, {.step = StepId(5), .samples = 20, .tokens = 320, .updates = 4});
+  EXPECT_EQ(source_.last<OpenStep>().step, StepId(6));
+  EXPECT_EQ(source_.last<OpenStep>().cursor, 20);
+  measured(6, 2);
+  EXPECT_EQ(decision().update, 5);
+  EXPECT_EQ(decision().learning_rate, learning_rate(job_.lr_scheduler, job_.optimizer.lr, StepId(6)));
+  EXPECT_GT(decision().learning_rate, 0);
+  EXPECT_LT(decision().learning_rate, job_.optimizer.lr);
+}
+
+}  // namespace
+}  // namespace troupe::test

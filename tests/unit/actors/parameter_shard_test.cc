@@ -1,0 +1,170 @@
+#include "actors/train/parameter_shard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/ref/ref.h"
+#include "models/parameters.h"
+#include "runtime/actor/sim_world.h"
+#include "tests/unit/actors/inbox.h"
+
+namespace troupe::test {
+namespace {
+
+using namespace actors;
+using testing::Each, testing::FloatNear;
+
+// A shard of the embedding of a tiny model, on a device whose copies take a thousand times as long as its kernels.
+class ParameterShard : public testing::Test {
+ protected:
+  void begin(bool tied) {
+    model_ = {.family = models::Family::kLlama, .vocabulary = 30, .padded_vocabulary = 32, .layers = 1, .hidden = 8, .heads = 2,
+              .kv_heads = 1, .head_dim = 4, .intermediate = 16, .max_seq_len = 8, .tied_embeddings = tied};
+    layout_ = models::block_layout(model_, BlockIndex(0));
+    device::PoolAllocator from(pool_);
+    memory_ = plan::ShardMemory::take(model_, layout_, device::DType::kF32, true, from);
+    auto& shard = world_.system().add<actors::ParameterShard>(
+        "shard-0", actors::ParameterShard::Setup{.model = model_, .layout = layout_, .memory = memory_, .kernels = kernels::ref::table(),
+                                         .compute = compute_, .copy = copy_, .optimizer = optimizer_, .seed = 3,
+                                         .uses = tied ? 2 : 1});
+    shard.connect_to(device_.self(), ledger_.self(), writer_.self());
+    shard_ = shard.self();
+    world_.start();
+    settle();
+  }
+  void settle() { ASSERT_TRUE(world_.run().ok()); }
+  template <class M>
+  void tell(M message) {
+    shard_.send(std::move(message));
+    settle();
+  }
+  static std::vector<float> values(const device::Tensor& tensor) {
+    const float* data = tensor.view().data<float>();
+    return {data, data + tensor.view().elements()};
+  }
+  static void set(const device::Tensor& tensor, double scale) {
+    float* data = tensor.view().data<float>();
+    for (std::int64_t i = 0; i < tensor.view().elements(); ++i) data[i] = static_cast<float>(scale * std::sin(static_cast<double>(i) + 1));
+  }
+  StepDecided decide(std::int64_t step, bool skip = false) const {
+    return {.step = StepId(step), .skip = skip, .update = step, .learning_rate = 0.1, .gradient_scale = 0.5};
+  }
+
+  const plan::OptimizerSection optimizer_{.lr = 0.1, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+  device::BufferPool pool_{1 << 20};
+  models::ModelConfig model_;
+  models::BlockLayout layout_;
+  plan::ShardMemory memory_;
+  actor::SimWorld world_{11};
+  device::SimStream& compute_ = world_.add_stream("compute", [](std::uint64_t) { return 1'000; });
+  device::SimStream& copy_ = world_.add_stream("copy", [](std::uint64_t) { return 1'000'000; });
+  DeviceLoop& device_ = world_.system().add<DeviceLoop>("device", compute_, world_.clock());
+  test::Inbox<ShardUpdated, NormMeasured>& ledger_ = world_.system().add<test::Inbox<ShardUpdated, NormMeasured>>("ledger");
+  test::Inbox<SnapshotTaken>& writer_ = world_.system().add<test::Inbox<SnapshotTaken>>("writer");
+  actor::Ref shard_;
+};
+
+TEST_F(ParameterShard, SaysWhenItsFirstWeightsAreThere) {
+  begin(false);
+  ASSERT_EQ(ledger_.count<ShardUpdated>(), 1u);
+  EXPECT_EQ(ledger_.last<ShardUpdated>().step, StepId(0));
+  EXPECT_GT(std::abs(values(memory_.master).front()), 0);
+}
+
+TEST_F(ParameterShard, WaitsForTheDecision) {
+  begin(false);
+  set(memory_.gradient, 2);
+  const auto before = values(memory_.master), gradient = values(memory_.gradient);
+  tell(BlockGradientReady{StepId(1)});
+  double squares = 0;
+  for (float g : gradient) squares += static_cast<double>(g) * g;
+  ASSERT_EQ(ledger_.count<NormMeasured>(), 1u);
+  EXPECT_NEAR(ledger_.last<NormMeasured>().squares / squares, 1, 1e-12);
+  EXPECT_EQ(values(memory_.master), before);
+  EXPECT_EQ(values(memory_.gradient), gradient);
+  EXPECT_EQ(ledger_.count<ShardUpdated>(), 1u);
+
+  tell(decide(1));
+  EXPECT_EQ(ledger_.count<ShardUpdated>(), 2u);
+  EXPECT_EQ(ledger_.last<ShardUpdated>().step, StepId(1));
+  const auto after = values(memory_.master);
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    // The first step of AdamW (Loshchilov & Hutter 2019): both bias-corrected moments are of this gradient alone.
+    const double g = 0.5 * gradient[i], w = before[i];
+    EXPECT_NEAR(after[i], w - 0.1 * (g / (std::sqrt(g * g) + 1e-8) + 0.1 * w), 1e-6) << i;
+  }
+  EXPECT_THAT(values(memory_.gradient), Each(0.0f));
+}
+
+TEST_F(ParameterShard, LeavesEverythingWhenTheStepIsSkipped) {
+  begin(false);
+  set(memory_.gradient, 2);
+  set(memory_.m, 0.5);
+  set(memory_.v, 0.25);
+  const auto master = values(memory_.master), m = values(memory_.m), v = values(memory_.v);
+  tell(BlockGradientReady{StepId(1)});
+  tell(decide(1, true));
+  EXPECT_EQ(ledger_.last<ShardUpdated>().step, StepId(1));
+  EXPECT_EQ(values(memory_.master), master);
+  EXPECT_EQ(values(memory_.m), m);
+  EXPECT_EQ(values(memory_.v), v);
+  EXPECT_THAT(values(memory_.gradient), Each(0.0f));
+}
+
+// CASES T42: one accumulator per use, added once.
+TEST_F(ParameterShard, AddsTheTwoUsesOfATiedEmbeddingOnce) {
+  begin(true);
+  set(memory_.gradient, 1);
+  set(memory_.head_gradient, 3);
+  const auto one = values(memory_.gradient), two = values(memory_.head_gradient);
+  ASSERT_EQ(one.size(), two.size());
+  tell(BlockGradientReady{StepId(1)});
+  EXPECT_EQ(ledger_.count<NormMeasured>(), 0u);  // the other use is not there yet
+  EXPECT_EQ(values(memory_.gradient), one);
+  tell(BlockGradientReady{StepId(1)});
+  ASSERT_EQ(ledger_.count<NormMeasured>(), 1u);
+  double squares = 0;
+  for (std::size_t i = 0; i < one.size(); ++i) squares += std::pow(static_cast<double>(one[i] + two[i]), 2);
+  EXPECT_NEAR(ledger_.last<NormMeasured>().squares / squares, 1, 1e-12);
+  EXPECT_THAT(values(memory_.head_gradient), Each(0.0f));
+
+  tell(decide(1));
+  for (int use = 0; use < 2; ++use) tell(BlockGradientReady{StepId(2)});
+  EXPECT_EQ(ledger_.last<NormMeasured>().squares, 0);  // nothing of step 1 is left
+}
+
+// CASES T15: the next update waits until the copy is made.
+TEST_F(ParameterShard, TheSnapshotIsOfOneStep) {
+  begin(false);
+  set(memory_.gradient, 2);
+  tell(BlockGradientReady{StepId(1)});
+  tell(decide(1));
+  const auto master = values(memory_.master), m = values(memory_.m), v = values(memory_.v);
+
+  set(memory_.gradient, -1);
+  const auto begin_ns = world_.clock().now_ns();
+  shard_.send(SnapshotRequested{StepId(1)});
+  shard_.send(BlockGradientReady{StepId(2)});
+  ASSERT_TRUE(world_.run(10'000, [&] { return ledger_.count<NormMeasured>() == 2; }).ok());
+  EXPECT_LT(world_.clock().now_ns() - begin_ns, 500'000);  // nothing but an update waits for the copy
+  shard_.send(decide(2));
+  settle();
+  ASSERT_EQ(writer_.count<SnapshotTaken>(), 1u);
+  EXPECT_EQ(writer_.last<SnapshotTaken>().step, StepId(1));
+  EXPECT_EQ(values(memory_.snapshot_master), master);
+  EXPECT_EQ(values(memory_.snapshot_m), m);
+  EXPECT_EQ(values(memory_.snapshot_v), v);
+  EXPECT_NE(values(memory_.master), master);  // the update did come
+  EXPECT_EQ(ledger_.last<ShardUpdated>().step, StepId(2));
+}
+
+TEST_F(ParameterShard, TakesASnapshotOfAnotherStepForABug) {
+  begin(false);
+  EXPECT_DEATH(tell(SnapshotRequested{StepId(4)}), "is at step 0, a snapshot of 4 was asked");
+}
+
+}  // namespace
+}  // namespace troupe::test

@@ -1,0 +1,143 @@
+#include "actors/train/stage.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "actors/plan/shard_memory.h"
+#include "kernels/ref/ref.h"
+#include "runtime/actor/sim_world.h"
+#include "tests/support/tiny_job.h"
+#include "tests/unit/actors/inbox.h"
+
+namespace troupe::test {
+namespace {
+
+using namespace actors;
+// What stands before and beside the last stage: it sends when it is told, and keeps what comes back.
+class Neighbours final : public actor::Actor {
+ public:
+  struct Go {
+    int batches = 0, activations = 0;
+  };
+  explicit Neighbours(plan::StageMemory& memory) : memory_(memory) { on(&Neighbours::go); }
+  actor::Out<Batch> batch{*this, "batch"};
+  actor::Out<Activation> activation{*this, "activation"};
+  actor::In<Gradient> gradient{*this, "gradient", &Neighbours::came_back};
+  std::vector<device::Tensor> sent;
+  int gradients = 0;
+
+ private:
+  void go(Go message) {
+    for (int i = 0; i < message.batches; ++i) {
+      const auto slot = batch.take();
+      batch.send(slot, {StepId(1), MicroBatchId(next_batch_++), memory_.inputs[static_cast<std::size_t>(slot.index)]});
+    }
+    for (int i = 0; i < message.activations; ++i) {
+      const auto slot = activation.take();
+      activation.send(slot, {StepId(1), MicroBatchId(next_activation_++), sent[static_cast<std::size_t>(slot.index)], {}});
+    }
+  }
+  void came_back(actor::Delivery<Gradient>) { ++gradients; }
+
+  plan::StageMemory& memory_;
+  int next_batch_ = 0, next_activation_ = 0;
+};
+
+// The second of two stages of a tiny model.
+class Stage : public testing::Test {
+ protected:
+  void begin(int max_operations) {
+    const auto job = plan::parse_job_config(test::tiny_config("corpus", "run"), "test.toml", {"--parallelism.pipeline=2"});
+    ASSERT_TRUE(job.ok()) << job.status();
+    auto plan = plan::make_plan(*job, {.threads = 1}, kernels::ref::table());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    plan_ = *std::move(plan);
+    const auto& shape = plan_.stages.back();
+    pool_ = std::make_unique<device::BufferPool>(plan_.pool_bytes);
+    device::PoolAllocator from(*pool_);
+    memory_ = plan::StageMemory::take(plan_.model, shape, plan_.stage_options(), from);
+    for (const auto& block : plan_.blocks) {
+      shards_.push_back(plan::ShardMemory::take(plan_.model, block, plan_.geometry.compute, false, from));
+    }
+    world_ = std::make_unique<actor::SimWorld>(5);
+    auto& system = world_->system();
+    stream_ = &world_->add_stream("compute", [](std::uint64_t) { return 1'000; });
+    device_ = &system.add<DeviceLoop>("device", *stream_, world_->clock(), max_operations);
+    auto& listener = system.add<test::Inbox<StepLossMeasured, BlockGradientReady>>("listener");
+    neighbours_ = &system.add<Neighbours>("neighbours", memory_);
+    for (int i = 0; i < 2; ++i) neighbours_->sent.push_back(from.take("edges", plan_.geometry.compute, {plan_.geometry.rows(), plan_.model.hidden}));
+
+    actors::Stage::Setup setup{.plan = plan_, .shape = shape, .memory = memory_, .kernels = kernels::ref::table(), .stream = *stream_};
+    for (auto block = static_cast<std::size_t>(shape.block(0).value); block < plan_.blocks.size(); ++block) {
+      setup.blocks.push_back({models::BlockWeights(plan_.blocks[block], shards_[block].weights.view()),
+                              models::BlockGradients(plan_.blocks[block], shards_[block].gradient.view())});
+      setup.shards.push_back(listener.self());
+    }
+    setup.projection = models::BlockWeights(plan_.blocks.back(), shards_.back().weights.view())[models::Role::kHead];
+    setup.projection_gradient = models::BlockGradients(plan_.blocks.back(), shards_.back().gradient.view())[models::Role::kHead];
+    stage_ = &system.add<actors::Stage>("stage-1", std::move(setup));
+    stage_->connect_to(device_->self(), listener.self());
+    actor::connect(neighbours_->batch, stage_->batch, {.credits = shape.batch_credits});
+    actor::connect(neighbours_->activation, stage_->activation_in, {.credits = 2});
+    actor::connect(stage_->gradient_out, neighbours_->gradient, {.credits = shape.gradient_credits});
+    world_->start();
+    settle();
+  }
+  void settle() { ASSERT_TRUE(world_->run().ok()); }
+  void deliver(Neighbours::Go what) {
+    neighbours_->self().send(what);
+    settle();
+  }
+  trace::ActorRow row() const { return stage_->probe().row(world_->system().probes().texts()); }
+
+  plan::Plan plan_;
+  std::unique_ptr<device::BufferPool> pool_;
+  plan::StageMemory memory_;
+  std::vector<plan::ShardMemory> shards_;
+  std::unique_ptr<actor::SimWorld> world_;
+  device::SimStream* stream_ = nullptr;
+  DeviceLoop* device_ = nullptr;
+  Neighbours* neighbours_ = nullptr;
+  actors::Stage* stage_ = nullptr;
+};
+
+TEST_F(Stage, SaysReadyAndStartsNothingWhileTheDeviceHasNoRoom) {
+  begin(0);
+  deliver({.batches = 3, .activations = 2});
+  EXPECT_EQ(row().depth, 0);  // what was delivered has left the mailbox
+  EXPECT_EQ(row().state, trace::State::kReady);
+  EXPECT_EQ(device_->operations_started(), 0);
+  EXPECT_EQ(stream_->pending(), 0u);
+  EXPECT_EQ(neighbours_->batch.free(), 0);  // and what it holds holds its credits
+  EXPECT_EQ(neighbours_->activation.free(), 0);
+  EXPECT_FALSE(world_->step());  // nobody tries again and again
+}
+
+// The same deliveries on a device with room.
+TEST_F(Stage, StartsAsSoonAsTheDeviceHasRoom) {
+  begin(256);
+  deliver({.batches = 3, .activations = 2});
+  EXPECT_GT(device_->operations_started(), 0);
+  EXPECT_EQ(neighbours_->gradients, 2);  // of the two micro-batches that had all they need
+  EXPECT_EQ(neighbours_->activation.free(), 2);
+  EXPECT_EQ(neighbours_->batch.free(), 2);
+  EXPECT_EQ(row().state, trace::State::kWaitingForInput);
+  EXPECT_EQ(row().detail, "activation");
+}
+
+TEST_F(Stage, WaitsForTheActivationOfABatch) {
+  begin(256);
+  deliver({.batches = 3});
+  EXPECT_EQ(device_->operations_started(), 0);
+  EXPECT_EQ(row().state, trace::State::kWaitingForInput);
+}
+
+TEST_F(Stage, WaitsForABatchOfAnActivation) {
+  begin(256);
+  deliver({.activations = 1});
+  EXPECT_EQ(device_->operations_started(), 0);
+  EXPECT_EQ(row().depth, 0);
+}
+
+}  // namespace
+}  // namespace troupe::test
