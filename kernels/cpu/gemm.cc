@@ -12,7 +12,7 @@ using device::StreamContext;
 
 // Packed B stays in L3 together with the parts of A and C that pass by.
 constexpr std::int64_t kPackedBFloats = 2 << 20;
-constexpr std::int64_t kMaxColumns = 3072;
+constexpr std::int64_t kMaxColumns = 1536;
 // Rows whose fp32 sums are kept while the depth is walked in several steps.
 constexpr std::int64_t kSumRows = 2048;
 
@@ -162,10 +162,12 @@ GemmGrid::Part GemmGrid::part(std::int64_t count, std::int64_t grain, int index,
   return {std::min(pieces * index / parts * grain, count), std::min(pieces * (index + 1) / parts * grain, count)};
 }
 
-GemmPath gemm_path(std::int64_t m, bool transposed_a, DType type) {
-  if (m <= kFewRowsMost && !transposed_a) return GemmPath::kFewRows;
-  if (type == DType::kF32 || onednn_multiplies_bf16()) return GemmPath::kOneDnn;
-  return GemmPath::kPanels;
+GemmPath gemm_path(const Gemm& g) {
+  const bool fp32 = g.a.type == DType::kF32;
+  // rows of b that lie far apart: oneDNN's fp32 is as fast or faster
+  const bool few_rows = g.m <= kFewRowsMost && !g.a.transposed && !g.accumulate && (!fp32 || g.b.transposed);
+  if (few_rows) return GemmPath::kFewRows;
+  return fp32 || onednn_multiplies_bf16() ? GemmPath::kOneDnn : GemmPath::kPanels;
 }
 
 std::int64_t gemm_scratch_bytes(const GemmKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, int threads,
@@ -185,9 +187,7 @@ void gemm_by(GemmPath path, const GemmKernels& kernels, StreamContext& context, 
 }
 
 void gemm(const GemmKernels& kernels, StreamContext& context, const Gemm& g, std::int64_t offset_bytes) {
-  GemmPath path = gemm_path(g.m, g.a.transposed, g.a.type);
-  if (path == GemmPath::kFewRows && g.accumulate) path = GemmPath::kPanels;
-  gemm_by(path, kernels, context, g, offset_bytes);
+  gemm_by(gemm_path(g), kernels, context, g, offset_bytes);
 }
 
 }  // namespace troupe::kernels::cpu

@@ -1,7 +1,8 @@
 // One matrix product on a stream's team: c = op(a) op(b) + bias + residual, or c += op(a) op(b), accumulated in fp32.
 //
 // Three ways, chosen by type, size and what the CPU has, the same for every call with the same sizes:
-//   few rows    m <= kFewRowsMost: b is read once, straight from memory (generation is bound by reading the weights)
+//   few rows    m <= kFewRowsMost: b is read once, straight from memory (generation is bound by reading the
+//               weights); not fp32 with W as [K_in, K_out]
 //   oneDNN      fp32 everywhere; bf16 where the CPU multiplies bf16 and oneDNN uses it
 //   panels      bf16 elsewhere: operands are widened to fp32 while they are packed (gemm_kernels.h)
 // Every member of the team computes its own part; oneDNN is told to use one thread. There is never a second team.
@@ -26,7 +27,7 @@ struct Gemm {
 };
 
 enum class GemmPath { kFewRows, kOneDnn, kPanels };
-GemmPath gemm_path(std::int64_t m, bool transposed_a, device::DType type);
+GemmPath gemm_path(const Gemm& product);
 
 // Enough for any path. An fp32 output without a residual in its place holds its own sums; others need room for them.
 std::int64_t gemm_scratch_bytes(const GemmKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, int threads,

@@ -163,6 +163,7 @@ void dots(const GemmFewRows& f, std::int64_t row, std::int64_t n) {
 #pragma GCC unroll 4
     for (std::int64_t j = 0; j < 4; ++j) {
       const F32 w = load(at[j] + k);
+      __builtin_prefetch(at[j] + k + 4 * f.b.stride, 0, 2);  // the next four columns of b
 #pragma GCC unroll 4
       for (std::int64_t i = 0; i < kM; ++i) sums[i][j] = fma(w, load(x + i * f.k + k), sums[i][j]);
     }
@@ -177,26 +178,31 @@ void dots(const GemmFewRows& f, std::int64_t row, std::int64_t n) {
   }
 }
 
-// b stored by rows: kM rows of y in registers, two vectors wide.
-template <class T, std::int64_t kM>
-void strips(const GemmFewRows& f, std::int64_t row, std::int64_t n) {
+// b stored by rows: kM rows of y in registers, kV vectors wide.
+template <class T, std::int64_t kM, std::int64_t kV>
+void strip(const GemmFewRows& f, std::int64_t row, std::int64_t n) {
+  constexpr std::int64_t kWide = kV * kLanes;
   const T* b = static_cast<const T*>(f.b.data) + n;
   const float* x = f.x + row * f.k;
-  const std::int64_t columns = least(2 * kLanes, f.n_end - n);
-  float total[kM][2 * kLanes] = {};
-  if (columns == 2 * kLanes) {
-    F32 sums[kM][2] = {};
+  const std::int64_t columns = least(kWide, f.n_end - n);
+  float total[kM][kWide] = {};
+  if (columns == kWide) {
+    F32 sums[kM][kV] = {};
     for (std::int64_t k = 0; k < f.k; ++k, b += f.b.stride) {
-      const F32 low = load(b), high = load(b + kLanes);
+      // rows lie far apart: ahead by what is in flight
+      const T* ahead = b + least(16, f.k - 1 - k) * f.b.stride;
+      for (std::int64_t i = 0; i < kWide; i += 64 / static_cast<std::int64_t>(sizeof(T))) __builtin_prefetch(ahead + i);
+      F32 w[kV];
+#pragma GCC unroll 8
+      for (std::int64_t j = 0; j < kV; ++j) w[j] = load(b + j * kLanes);
 #pragma GCC unroll 4
       for (std::int64_t i = 0; i < kM; ++i) {
-        sums[i][0] = fma(low, x[i * f.k + k], sums[i][0]);
-        sums[i][1] = fma(high, x[i * f.k + k], sums[i][1]);
+#pragma GCC unroll 8
+        for (std::int64_t j = 0; j < kV; ++j) sums[i][j] = fma(w[j], x[i * f.k + k], sums[i][j]);
       }
     }
     for (std::int64_t i = 0; i < kM; ++i) {
-      store(total[i], sums[i][0]);
-      store(total[i] + kLanes, sums[i][1]);
+      for (std::int64_t j = 0; j < kV; ++j) store(total[i] + j * kLanes, sums[i][j]);
     }
   } else {
     for (std::int64_t k = 0; k < f.k; ++k, b += f.b.stride) {
@@ -205,7 +211,15 @@ void strips(const GemmFewRows& f, std::int64_t row, std::int64_t n) {
       }
     }
   }
-  finish(f.output, total[0], 2 * kLanes, row, row + kM, n, n + columns);
+  finish(f.output, total[0], kWide, row, row + kM, n, n + columns);
+}
+
+// A strip of b is as wide for one row as for four, so that it is still in L2 for the next rows.
+constexpr std::int64_t kStrip = 8 * kLanes;
+template <class T, std::int64_t kM>
+void strips(const GemmFewRows& f, std::int64_t row, std::int64_t n) {
+  constexpr std::int64_t kV = kM == 1 ? 8 : kM == 2 ? 4 : 2;
+  for (std::int64_t end = least(n + kStrip, f.n_end); n < end; n += kV * kLanes) strip<T, kM, kV>(f, row, n);
 }
 
 template <class T>
@@ -213,8 +227,7 @@ void few_rows_as(const GemmFewRows& f) {
   using Step = void (*)(const GemmFewRows&, std::int64_t row, std::int64_t n);
   static constexpr Step kDots[] = {nullptr, dots<T, 1>, dots<T, 2>, dots<T, 3>, dots<T, 4>};
   static constexpr Step kStrips[] = {nullptr, strips<T, 1>, strips<T, 2>, strips<T, 3>, strips<T, 4>};
-  const std::int64_t step = f.b.transposed ? 4 : 2 * kLanes;
-  for (std::int64_t n = f.n_begin; n < f.n_end; n += step) {
+  for (std::int64_t n = f.n_begin; n < f.n_end; n += f.b.transposed ? 4 : kStrip) {
     for (std::int64_t row = 0; row < f.m; row += 4) {
       (f.b.transposed ? kDots : kStrips)[least(4, f.m - row)](f, row, n);
     }
