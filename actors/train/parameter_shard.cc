@@ -35,7 +35,12 @@ void ParameterShard::gradient_ready(BlockGradientReady message) {
 
 void ParameterShard::decided(StepDecided message) {
   step_ = message.step;
-  run(update(message), Work::kUpdate);
+  if (task_) {
+    // The stream told the ledger our norm before the device loop told us that the norm's task has ended.
+    early_decision_ = message;
+  } else {
+    run(update(message), Work::kUpdate);
+  }
 }
 
 void ParameterShard::snapshot_requested(SnapshotRequested message) {
@@ -57,7 +62,10 @@ void ParameterShard::snapshot_requested(SnapshotRequested message) {
 void ParameterShard::task_done(TaskDone message) {
   task_.reset();
   const auto work = static_cast<Work>(message.token);
-  if (work == Work::kNorm) return;  // the stream itself tells the ledger the value
+  if (work == Work::kNorm) {  // the stream itself tells the ledger the value
+    if (early_decision_) run(update(*std::exchange(early_decision_, std::nullopt)), Work::kUpdate);
+    return;
+  }
   updated_ = message.done;
   send(ledger_, ShardUpdated{step_, setup_.layout.block});
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "actors/plan/job_config.h"
 #include "actors/plan/shard_memory.h"
@@ -57,6 +58,7 @@ class ParameterShard : public actor::Actor {
   int uses_ready_ = 0;
   StepId step_;
   std::unique_ptr<DeviceTask> task_;
+  std::optional<StepDecided> early_decision_;
   device::Event updated_;   // the last update on the compute stream
   device::Event copied_;    // the last snapshot; empty before the first
 };
