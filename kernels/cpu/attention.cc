@@ -17,24 +17,33 @@ struct Layout {
   std::int64_t group_heads() const { return q_heads / kv_heads; }
   std::int64_t stride() const { return (q_heads + 2 * kv_heads) * dim; }
   // Offsets of a group's first q head, its k head and its v head in qkv, and of its first head in out.
-  std::int64_t q(std::int64_t group) const { return group / kv_heads * tokens * stride() + group % kv_heads * group_heads() * dim; }
-  std::int64_t k(std::int64_t group) const { return group / kv_heads * tokens * stride() + (q_heads + group % kv_heads) * dim; }
+  std::int64_t q(std::int64_t group) const {
+    return group / kv_heads * tokens * stride() + group % kv_heads * group_heads() * dim;
+  }
+  std::int64_t k(std::int64_t group) const {
+    return group / kv_heads * tokens * stride() + (q_heads + group % kv_heads) * dim;
+  }
   std::int64_t v(std::int64_t group) const { return k(group) + kv_heads * dim; }
-  std::int64_t out(std::int64_t group) const { return (group / kv_heads * tokens * q_heads + group % kv_heads * group_heads()) * dim; }
+  std::int64_t out(std::int64_t group) const {
+    return (group / kv_heads * tokens * q_heads + group % kv_heads * group_heads()) * dim;
+  }
 };
 
 template <class Op>
 Layout layout_of(const Op& op) {
   const std::int64_t heads = op.q_heads + 2 * op.kv_heads;
-  const Layout layout{op.qkv.shape()[0], op.qkv.shape()[1], op.q_heads, op.kv_heads, op.qkv.shape()[2] / heads};
+  const Layout layout{op.qkv.shape()[0], op.qkv.shape()[1], op.q_heads, op.kv_heads,
+                      op.qkv.shape()[2] / heads};
   TROUPE_CHECK(layout.dim <= kAttentionHeadDimMost)
-      << "attention with heads of " << layout.dim << ": the cpu kernels take at most " << kAttentionHeadDimMost;
+      << "attention with heads of " << layout.dim << ": the cpu kernels take at most "
+      << kAttentionHeadDimMost;
   return layout;
 }
 
 // Group number `group` of a call, for one member of the team.
 template <Isa kIsa, class T, class Op>
-AttentionGroup<T> group_of(const Op& op, const Layout& layout, std::int64_t group, const StreamContext& context, int member) {
+AttentionGroup<T> group_of(const Op& op, const Layout& layout, std::int64_t group,
+                           const StreamContext& context, int member) {
   const std::int64_t floats = attention_scratch_floats<kIsa>(layout.tokens, layout.dim);
   const T* qkv = op.qkv.template data<T>();
   AttentionGroup<T> g;
@@ -42,14 +51,17 @@ AttentionGroup<T> group_of(const Op& op, const Layout& layout, std::int64_t grou
   g.k = qkv + layout.k(group);
   g.v = qkv + layout.v(group);
   g.stride = layout.stride();
-  if (op.document_start) g.document_start = op.document_start.template data<std::int32_t>() + group / layout.kv_heads * layout.tokens;
+  if (op.document_start)
+    g.document_start =
+        op.document_start.template data<std::int32_t>() + group / layout.kv_heads * layout.tokens;
   g.tokens = layout.tokens;
   g.head_dim = layout.dim;
   g.heads = layout.group_heads();
   g.scale = op.scale;
   g.out = const_cast<T*>(op.out.template data<T>()) + layout.out(group);
   g.out_stride = layout.q_heads * layout.dim;
-  g.log_sum_exp = const_cast<float*>(op.log_sum_exp.template data<float>()) + group * layout.group_heads() * layout.tokens;
+  g.log_sum_exp = const_cast<float*>(op.log_sum_exp.template data<float>()) +
+                  group * layout.group_heads() * layout.tokens;
   g.scratch = reinterpret_cast<float*>(context.scratch) + member * floats;
   return g;
 }
@@ -78,10 +90,13 @@ void attention(Stream& stream, const Attention& op) {
       const int members = context.team.size();
       check_scratch(context, attention_scratch_bytes<kIsa>(layout.tokens, layout.dim, members));
       const std::int64_t groups = layout.groups();
-      const int parts = groups >= 8 * members ? 1 : static_cast<int>(members / std::gcd(groups, std::int64_t{members}));
+      const int parts =
+          groups >= 8 * members ? 1 : static_cast<int>(members / std::gcd(groups, std::int64_t{members}));
       context.team.run([&](int member, int) {
-        for (std::int64_t i = groups * parts * member / members; i < groups * parts * (member + 1) / members; ++i) {
-          attention_group<kIsa, T>(group_of<kIsa, T>(op, layout, i / parts, context, member), static_cast<int>(i % parts), parts);
+        for (std::int64_t i = groups * parts * member / members; i < groups * parts * (member + 1) / members;
+             ++i) {
+          attention_group<kIsa, T>(group_of<kIsa, T>(op, layout, i / parts, context, member),
+                                   static_cast<int>(i % parts), parts);
         }
       });
     });
@@ -97,11 +112,12 @@ void attention_input_gradient(Stream& stream, const AttentionInputGradient& op) 
     stream.enqueue([op, layout](StreamContext& context) {
       check_scratch(context, attention_scratch_bytes<kIsa>(layout.tokens, layout.dim, context.team.size()));
       context.team.run([&](int member, int members) {
-        for (std::int64_t i = layout.groups() * member / members; i < layout.groups() * (member + 1) / members; ++i) {
+        for (std::int64_t i = layout.groups() * member / members;
+             i < layout.groups() * (member + 1) / members; ++i) {
           T* dqkv = op.dqkv.template data<T>();
-          attention_group_gradient<kIsa, T>(
-              group_of<kIsa, T>(op, layout, i, context, member),
-              {op.dout.template data<T>() + layout.out(i), dqkv + layout.q(i), dqkv + layout.k(i), dqkv + layout.v(i)});
+          attention_group_gradient<kIsa, T>(group_of<kIsa, T>(op, layout, i, context, member),
+                                            {op.dout.template data<T>() + layout.out(i), dqkv + layout.q(i),
+                                             dqkv + layout.k(i), dqkv + layout.v(i)});
         }
       });
     });

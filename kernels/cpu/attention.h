@@ -7,7 +7,8 @@
 
 namespace troupe::kernels::cpu {
 
-// Forward and backward. Per thread: K, V and their gradients of one kv head in fp32 (5 x T x D), and tiles; never T x T.
+// Forward and backward. Per thread: K, V and their gradients of one kv head in fp32 (5 x T x D), and tiles;
+// never T x T.
 template <Isa isa>
 std::int64_t attention_scratch_bytes(std::int64_t tokens, std::int64_t head_dim, int threads);
 

@@ -15,7 +15,9 @@ using device::StreamContext;
 GemmOperand operand(const ConstTensorView& view, bool transposed) {
   return {view.raw(), view.type(), view.shape()[1], transposed};
 }
-GemmOutput output(const TensorView& view) { return {.data = view.raw(), .type = view.type(), .stride = view.shape()[1]}; }
+GemmOutput output(const TensorView& view) {
+  return {.data = view.raw(), .type = view.type(), .stride = view.shape()[1]};
+}
 
 }  // namespace
 
@@ -23,7 +25,11 @@ template <Isa isa>
 void matmul(Stream& stream, const Matmul& op) {
   check_shapes(op);
   const std::int64_t n = op.x.shape()[0], in = op.x.shape()[1], out = op.y.shape()[1];
-  Gemm g{.m = n, .n = out, .k = in, .a = operand(op.x, false), .b = operand(op.weight, op.layout == WeightLayout::kOutIn),
+  Gemm g{.m = n,
+         .n = out,
+         .k = in,
+         .a = operand(op.x, false),
+         .b = operand(op.weight, op.layout == WeightLayout::kOutIn),
          .c = output(op.y)};
   if (op.bias) g.c.bias = op.bias.raw();
   if (op.residual) g.c.residual = op.residual.raw();
@@ -34,8 +40,12 @@ template <Isa isa>
 void matmul_input_gradient(Stream& stream, const MatmulInputGradient& op) {
   check_shapes(op);
   const std::int64_t n = op.dy.shape()[0], in = op.dx.shape()[1], out = op.dy.shape()[1];
-  const Gemm g{.m = n, .n = in, .k = out, .a = operand(op.dy, false),
-               .b = operand(op.weight, op.layout == WeightLayout::kInOut), .c = output(op.dx)};
+  const Gemm g{.m = n,
+               .n = in,
+               .k = out,
+               .a = operand(op.dy, false),
+               .b = operand(op.weight, op.layout == WeightLayout::kInOut),
+               .c = output(op.dx)};
   stream.enqueue([g](StreamContext& context) { gemm(gemm_kernels<isa>(), context, g); });
 }
 
@@ -44,15 +54,22 @@ void matmul_weight_gradient(Stream& stream, const MatmulWeightGradient& op) {
   check_shapes(op);
   const std::int64_t n = op.dy.shape()[0], in = op.x.shape()[1], out = op.dy.shape()[1];
   const bool out_in = op.layout == WeightLayout::kOutIn;
-  const Gemm g{.m = out_in ? out : in, .n = out_in ? in : out, .k = n, .a = operand(out_in ? op.dy : op.x, true),
-               .b = operand(out_in ? op.x : op.dy, false), .c = output(op.dweight), .accumulate = true};
+  const Gemm g{.m = out_in ? out : in,
+               .n = out_in ? in : out,
+               .k = n,
+               .a = operand(out_in ? op.dy : op.x, true),
+               .b = operand(out_in ? op.x : op.dy, false),
+               .c = output(op.dweight),
+               .accumulate = true};
   float* dbias = optional<float>(op.dbias);
   const GemmOperand dy = operand(op.dy, false);
   stream.enqueue([g, dbias, dy, n, out](StreamContext& context) {
     const GemmKernels& kernels = gemm_kernels<isa>();
     gemm(kernels, context, g);
     if (!dbias) return;
-    context.team.split(out, 64, [&](std::int64_t begin, std::int64_t end) { kernels.add_column_sums(dbias, dy, n, begin, end); });
+    context.team.split(out, 64, [&](std::int64_t begin, std::int64_t end) {
+      kernels.add_column_sums(dbias, dy, n, begin, end);
+    });
   });
 }
 
@@ -60,7 +77,12 @@ template <Isa isa>
 void logits(Stream& stream, const Logits& op) {
   check_shapes(op);
   const std::int64_t n = op.x.shape()[0], in = op.x.shape()[1], out = op.logits.shape()[1];
-  const Gemm g{.m = n, .n = out, .k = in, .a = operand(op.x, false), .b = operand(op.weight, true), .c = output(op.logits)};
+  const Gemm g{.m = n,
+               .n = out,
+               .k = in,
+               .a = operand(op.x, false),
+               .b = operand(op.weight, true),
+               .c = output(op.logits)};
   stream.enqueue([g](StreamContext& context) { gemm(gemm_kernels<isa>(), context, g); });
 }
 
@@ -77,8 +99,10 @@ TROUPE_CPU_OP(matmul, Matmul);
 TROUPE_CPU_OP(matmul_input_gradient, MatmulInputGradient);
 TROUPE_CPU_OP(matmul_weight_gradient, MatmulWeightGradient);
 TROUPE_CPU_OP(logits, Logits);
-template std::int64_t matmul_scratch_bytes<Isa::kBaseline>(std::int64_t, std::int64_t, std::int64_t, DType, int);
+template std::int64_t matmul_scratch_bytes<Isa::kBaseline>(std::int64_t, std::int64_t, std::int64_t, DType,
+                                                           int);
 template std::int64_t matmul_scratch_bytes<Isa::kAvx2>(std::int64_t, std::int64_t, std::int64_t, DType, int);
-template std::int64_t matmul_scratch_bytes<Isa::kAvx512>(std::int64_t, std::int64_t, std::int64_t, DType, int);
+template std::int64_t matmul_scratch_bytes<Isa::kAvx512>(std::int64_t, std::int64_t, std::int64_t, DType,
+                                                         int);
 
 }  // namespace troupe::kernels::cpu

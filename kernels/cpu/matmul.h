@@ -10,6 +10,7 @@ namespace troupe::kernels::cpu {
 
 // Enough for the three products of a linear layer and for logits, whatever the layout.
 template <Isa isa>
-std::int64_t matmul_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, device::DType type, int threads);
+std::int64_t matmul_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, device::DType type,
+                                  int threads);
 
 }  // namespace troupe::kernels::cpu

@@ -42,16 +42,18 @@ Byte* moved(Byte* data, DType type, std::int64_t elements) {
 }
 
 void multiply_fp32(const GemmKernels&, const Part& p) {
-  const auto status = dnnl_sgemm(p.a.transposed ? 'T' : 'N', p.b.transposed ? 'T' : 'N', p.m, p.n, p.k, 1.0f,
-                                 static_cast<const float*>(p.a.data), p.a.stride, static_cast<const float*>(p.b.data),
-                                 p.b.stride, p.add ? 1.0f : 0.0f, static_cast<float*>(p.c.data), p.c.stride);
+  const auto status =
+      dnnl_sgemm(p.a.transposed ? 'T' : 'N', p.b.transposed ? 'T' : 'N', p.m, p.n, p.k, 1.0f,
+                 static_cast<const float*>(p.a.data), p.a.stride, static_cast<const float*>(p.b.data),
+                 p.b.stride, p.add ? 1.0f : 0.0f, static_cast<float*>(p.c.data), p.c.stride);
   TROUPE_CHECK(status == dnnl_success) << "dnnl_sgemm: status " << static_cast<int>(status);
 }
 
 dnnl::memory::data_type onednn_type(DType type) {
   return type == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
-dnnl::memory::desc matrix(std::int64_t rows, std::int64_t columns, DType type, std::int64_t stride, bool transposed) {
+dnnl::memory::desc matrix(std::int64_t rows, std::int64_t columns, DType type, std::int64_t stride,
+                          bool transposed) {
   return dnnl::memory::desc({rows, columns}, onednn_type(type),
                             transposed ? dnnl::memory::dims{1, stride} : dnnl::memory::dims{stride, 1});
 }
@@ -66,7 +68,8 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Part& p)
   const auto a = matrix(p.m, p.k, p.a.type, p.a.stride, p.a.transposed);
   const auto b = matrix(p.k, p.n, p.b.type, p.b.stride, p.b.transposed);
   const auto c = matrix(p.m, p.n, p.c.type, p.c.stride, false);
-  const auto operation = p.c.bias ? dnnl::matmul::desc(a, b, matrix(1, p.n, p.c.type, p.n, false), c) : dnnl::matmul::desc(a, b, c);
+  const auto operation = p.c.bias ? dnnl::matmul::desc(a, b, matrix(1, p.n, p.c.type, p.n, false), c)
+                                  : dnnl::matmul::desc(a, b, c);
   return dnnl::matmul::primitive_desc(operation, attributes, engine, /*allow_empty=*/true);
 }
 
@@ -78,7 +81,12 @@ bool is_fast(const dnnl::matmul::primitive_desc& description) {
 class Primitives {
  public:
   void multiply(const Part& p) {
-    const Key key{p.m, p.n, p.k, p.a.stride, p.b.stride, p.c.stride,
+    const Key key{p.m,
+                  p.n,
+                  p.k,
+                  p.a.stride,
+                  p.b.stride,
+                  p.c.stride,
                   (p.a.transposed ? 1 : 0) | (p.b.transposed ? 2 : 0) | (p.add ? 4 : 0) | (p.c.bias ? 8 : 0) |
                       static_cast<std::int64_t>(p.a.type) << 8 | static_cast<std::int64_t>(p.c.type) << 16};
     Entry& entry = find(key, p);
@@ -94,7 +102,8 @@ class Primitives {
       arguments[3].memory = entry.bias.get();
     }
     // the C function: the C++ one builds a hash map at each call
-    const auto status = dnnl_primitive_execute(entry.primitive.get(), stream_.get(), p.c.bias ? 4 : 3, arguments.data());
+    const auto status =
+        dnnl_primitive_execute(entry.primitive.get(), stream_.get(), p.c.bias ? 4 : 3, arguments.data());
     TROUPE_CHECK(status == dnnl_success) << "oneDNN matmul: status " << static_cast<int>(status);
   }
 
@@ -116,8 +125,9 @@ class Primitives {
     TROUPE_CHECK(description) << "oneDNN has no matmul for " << p.m << " x " << p.n << " x " << p.k << " of "
                               << name(p.a.type);
     if (entries_.size() == kPrimitives) entries_.pop_back();
-    entries_.push_front({key, dnnl::matmul(description), unbound(description.src_desc()), unbound(description.weights_desc()),
-                         unbound(description.dst_desc()), p.c.bias ? unbound(description.bias_desc()) : dnnl::memory()});
+    entries_.push_front({key, dnnl::matmul(description), unbound(description.src_desc()),
+                         unbound(description.weights_desc()), unbound(description.dst_desc()),
+                         p.c.bias ? unbound(description.bias_desc()) : dnnl::memory()});
     return entries_.front();
   }
   dnnl::memory unbound(const dnnl::memory::desc& description) const {
@@ -135,7 +145,8 @@ void multiply_by_primitive(const GemmKernels&, const Part& p) {
     // prefilled; oneDNN adds to it in fp32 before rounding
     const std::int64_t row_bytes = p.n * size_bytes(p.c.type), step = p.c.stride * size_bytes(p.c.type);
     for (std::int64_t row = 0; row < p.m; ++row) {
-      std::memcpy(static_cast<std::byte*>(p.c.data) + row * step, static_cast<const std::byte*>(p.c.residual) + row * step,
+      std::memcpy(static_cast<std::byte*>(p.c.data) + row * step,
+                  static_cast<const std::byte*>(p.c.residual) + row * step,
                   static_cast<std::size_t>(row_bytes));
     }
   }
@@ -153,7 +164,13 @@ void on_team(const GemmKernels& kernels, device::ThreadTeam& team, const Gemm& g
     const auto columns = GemmGrid::part(g.n, 64, member % grid.columns, grid.columns);
     if (rows.begin >= rows.end || columns.begin >= columns.end) return;
     use_one_thread();
-    Part p{.m = rows.end - rows.begin, .n = columns.end - columns.begin, .k = g.k, .a = g.a, .b = g.b, .c = g.c, .add = g.accumulate};
+    Part p{.m = rows.end - rows.begin,
+           .n = columns.end - columns.begin,
+           .k = g.k,
+           .a = g.a,
+           .b = g.b,
+           .c = g.c,
+           .add = g.accumulate};
     const std::int64_t corner = rows.begin * g.c.stride + columns.begin;
     p.a.data = moved(g.a.data, g.a.type, g.a.transposed ? rows.begin : rows.begin * g.a.stride);
     p.b.data = moved(g.b.data, g.b.type, g.b.transposed ? columns.begin * g.b.stride : columns.begin);
@@ -184,8 +201,10 @@ bool onednn_multiplies_bf16() {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     const auto operand = [](bool transposed) { return GemmOperand{nullptr, DType::kBF16, 256, transposed}; };
     const float bias = 0;
-    const GemmOutput narrow{.data = nullptr, .type = DType::kBF16, .stride = 256, .bias = &bias, .residual = nullptr};
-    const GemmOutput wide{.data = nullptr, .type = DType::kF32, .stride = 256, .bias = nullptr, .residual = nullptr};
+    const GemmOutput narrow{
+        .data = nullptr, .type = DType::kBF16, .stride = 256, .bias = &bias, .residual = nullptr};
+    const GemmOutput wide{
+        .data = nullptr, .type = DType::kF32, .stride = 256, .bias = nullptr, .residual = nullptr};
     return is_fast(describe(engine, {256, 256, 256, operand(false), operand(true), narrow, true})) &&
            is_fast(describe(engine, {256, 256, 256, operand(false), operand(false), wide, false})) &&
            is_fast(describe(engine, {256, 256, 256, operand(true), operand(false), wide, true}));
@@ -194,7 +213,9 @@ bool onednn_multiplies_bf16() {
 }
 
 void gemm_by_onednn(const GemmKernels& kernels, device::ThreadTeam& team, const Gemm& g) {
-  on_team(kernels, team, g, g.a.type == DType::kF32 && g.c.type == DType::kF32 ? multiply_fp32_and_finish : multiply_by_primitive);
+  on_team(
+      kernels, team, g,
+      g.a.type == DType::kF32 && g.c.type == DType::kF32 ? multiply_fp32_and_finish : multiply_by_primitive);
 }
 
 void gemm_by_primitives(const GemmKernels& kernels, device::ThreadTeam& team, const Gemm& g) {

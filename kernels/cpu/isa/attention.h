@@ -1,5 +1,5 @@
-// Attention of one batch row and one kv head, with all q heads of its group, on plain pointers. Compiled once per instruction
-// set (attention.cc); called by kernels/cpu/attention.cc. Formulas: kernels/attention.h.
+// Attention of one batch row and one kv head, with all q heads of its group, on plain pointers. Compiled once
+// per instruction set (attention.cc); called by kernels/cpu/attention.cc. Formulas: kernels/attention.h.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ inline constexpr std::int64_t kAttentionHeadDimMost = 256;
 
 template <class T>
 struct AttentionGroup {
-  const T* q = nullptr;                          // of token 0, the group's first q head; the others follow
+  const T* q = nullptr;  // of token 0, the group's first q head; the others follow
   const T* k = nullptr;
   const T* v = nullptr;
   std::int64_t stride = 0;                       // from token to token, of q, k, v
   const std::int32_t* document_start = nullptr;  // [T], or null
   std::int64_t tokens = 0, head_dim = 0, heads = 0;
   float scale = 1;
-  T* out = nullptr;                              // as q, by out_stride; read backward
+  T* out = nullptr;  // as q, by out_stride; read backward
   std::int64_t out_stride = 0;
-  float* log_sum_exp = nullptr;                  // [heads, T]; read backward
-  float* scratch = nullptr;                      // attention_scratch_floats, this thread's
+  float* log_sum_exp = nullptr;  // [heads, T]; read backward
+  float* scratch = nullptr;      // attention_scratch_floats, this thread's
 };
 
 // Where the gradients go, laid out as q, k, v; dout as out.

@@ -1,4 +1,5 @@
-// A row of logits (200 KB at 50304) is read from memory once; the later passes find it in the second-level cache.
+// A row of logits (200 KB at 50304) is read from memory once; the later passes find it in the second-level
+// cache.
 #include "kernels/cpu/isa/cross_entropy.h"
 
 #include "kernels/cpu/isa/simd_math.h"
@@ -31,27 +32,31 @@ TROUPE_SIMD float exp_in_place(float* row, float shift, std::int64_t n) {
   for (; at + kWide * kLanes <= n; at += kWide * kLanes) {
 #pragma GCC unroll 8
     for (int i = 0; i < kWide; ++i) {
-      const F32 e = exp(load(row + at + i * kLanes) - shift);
+      const F32 e = exp_within(load(row + at + i * kLanes) - shift);  // at least e^-87, which no sum notices
       store(row + at + i * kLanes, e);
       sums[i] += e;
     }
   }
-  blocks(n - at, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
-    const F32 e = keep(exp(load(row + at + i, lanes) - shift), lanes);
-    store(row + at + i, e, lanes);
-    sums[0] += e;
-  });
+  blocks(
+      n - at, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const F32 e = keep(exp_within(load(row + at + i, lanes) - shift), lanes);
+        store(row + at + i, e, lanes);
+        sums[0] += e;
+      });
   for (int width = kWide / 2; width > 0; width /= 2) {
     for (int i = 0; i < width; ++i) sums[i] += sums[i + width];
   }
   return sum(sums[0]);
 }
 
-// A narrower T is written behind what is still to be read: block i of the result ends where block i of the row starts, or before.
+// A narrower T is written behind what is still to be read: block i of the result ends where block i of the
+// row starts, or before.
 template <class T>
 TROUPE_SIMD void scale_in_place(float* row, float factor, std::int64_t n) {
   T* to = reinterpret_cast<T*>(row);
-  blocks(n, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) { store(to + i, load(row + i, lanes) * factor, lanes); });
+  blocks(
+      n, [&](std::int64_t i, auto lanes)
+             __attribute__((always_inline)) { store(to + i, load(row + i, lanes) * factor, lanes); });
 }
 
 }  // namespace
@@ -60,7 +65,8 @@ TROUPE_SIMD void scale_in_place(float* row, float factor, std::int64_t n) {
 using namespace TROUPE_ISA;
 
 template <Isa, class T>
-SoftmaxRow softmax_row(float* logits, std::int64_t vocabulary, std::int64_t padded, std::int64_t target, bool gradient) {
+SoftmaxRow softmax_row(float* logits, std::int64_t vocabulary, std::int64_t padded, std::int64_t target,
+                       bool gradient) {
   SoftmaxRow row{.largest = largest_of(logits, vocabulary), .sum = 0, .target_logit = logits[target]};
   row.sum = exp_in_place(logits, row.largest, vocabulary);
   if (!gradient) return row;

@@ -1,6 +1,7 @@
-// Packing, register tile and epilogue of gemm_kernels.h. The loop order around them is Goto & van de Geijn 2008 (figure 4):
-// a micro-panel of B stays in L1, a block of A in L2, the packed B in L3.
+// Packing, register tile and epilogue of gemm_kernels.h. The loop order around them is Goto & van de Geijn
+// 2008 (figure 4): a micro-panel of B stays in L1, a block of A in L2, the packed B in L3.
 #include "kernels/cpu/gemm_kernels.h"
+#include "kernels/cpu/isa/gemm_finish.h"
 #include "kernels/cpu/isa/tile.h"
 
 namespace troupe::kernels::cpu::TROUPE_ISA {
@@ -12,7 +13,8 @@ constexpr std::int64_t kRows = kTileRows, kColumns = kTileColumns;
 // kDepth x kColumns floats of B are half of a 32 KiB L1; kBlockRows x kDepth of A a third of a 512 KiB L2.
 constexpr std::int64_t kDepth = kLanes >= 16 ? 192 : 256;
 constexpr std::int64_t kBlockRows = 144 / kRows * kRows;
-constexpr std::int64_t kRowStride = kDepth + 8;  // rows of a packed panel of A: not a multiple of the L1's set stride
+constexpr std::int64_t kRowStride =
+    kDepth + 8;  // rows of a packed panel of A: not a multiple of the L1's set stride
 constexpr std::int64_t kPackedA = kBlockRows * kRowStride + kLanes;
 
 // A stored by rows: each panel is kRows rows of kRowStride floats, rows past m are zero.
@@ -27,8 +29,8 @@ void pack_a_rows(float* packed, const T* a, std::int64_t stride, std::int64_t m,
   }
 }
 
-// A stored by columns (a[k * stride + row]): each panel is `depth` times kRows floats. A store is a whole vector wide; what
-// it leaves behind its kRows floats is overwritten by the next one.
+// A stored by columns (a[k * stride + row]): each panel is `depth` times kRows floats. A store is a whole
+// vector wide; what it leaves behind its kRows floats is overwritten by the next one.
 template <class T>
 void pack_a_columns(float* packed, const T* a, std::int64_t stride, std::int64_t m, std::int64_t depth) {
   static_assert(kRows <= 2 * kLanes);
@@ -51,7 +53,8 @@ void pack_a_columns(float* packed, const T* a, std::int64_t stride, std::int64_t
 }
 
 template <class T>
-void pack_a(float* packed, const GemmOperand& a, std::int64_t row, std::int64_t k, std::int64_t m, std::int64_t depth) {
+void pack_a(float* packed, const GemmOperand& a, std::int64_t row, std::int64_t k, std::int64_t m,
+            std::int64_t depth) {
   const T* data = static_cast<const T*>(a.data);
   if (a.transposed) {
     pack_a_columns(packed, data + k * a.stride + row, a.stride, m, depth);
@@ -61,8 +64,8 @@ void pack_a(float* packed, const GemmOperand& a, std::int64_t row, std::int64_t 
 }
 
 template <class T>
-void pack_b_as(float* packed, const GemmOperand& b, std::int64_t n_begin, std::int64_t n_end, std::int64_t k_begin,
-               std::int64_t k_end, int part, int parts) {
+void pack_b_as(float* packed, const GemmOperand& b, std::int64_t n_begin, std::int64_t n_end,
+               std::int64_t k_begin, std::int64_t k_end, int part, int parts) {
   const std::int64_t padded = round_up(n_end - n_begin, kColumns), panels = padded / kColumns;
   const T* data = static_cast<const T*>(b.data);
   for (std::int64_t panel = panels * part / parts; panel < panels * (part + 1) / parts; ++panel) {
@@ -70,20 +73,22 @@ void pack_b_as(float* packed, const GemmOperand& b, std::int64_t n_begin, std::i
     for (std::int64_t k = k_begin; k < k_end; k += kDepth) {
       const std::int64_t depth = least(kDepth, k_end - k);
       pack_panel(packed + (k - k_begin) * padded + panel * kColumns * depth,
-                   data + (b.transposed ? n * b.stride + k : k * b.stride + n), b.stride, b.transposed, n_end - n, depth);
+                 data + (b.transposed ? n * b.stride + k : k * b.stride + n), b.stride, b.transposed,
+                 n_end - n, depth);
     }
   }
 }
 
-void pack_b(float* packed, const GemmOperand& b, std::int64_t n_begin, std::int64_t n_end, std::int64_t k_begin,
-            std::int64_t k_end, int part, int parts) {
-  (b.type == DType::kBF16 ? pack_b_as<bfloat16> : pack_b_as<float>)(packed, b, n_begin, n_end, k_begin, k_end, part, parts);
+void pack_b(float* packed, const GemmOperand& b, std::int64_t n_begin, std::int64_t n_end,
+            std::int64_t k_begin, std::int64_t k_end, int part, int parts) {
+  (b.type == DType::kBF16 ? pack_b_as<bfloat16> : pack_b_as<float>)(packed, b, n_begin, n_end, k_begin, k_end,
+                                                                    part, parts);
 }
 
 // The whole tiles go straight to the sums; at the edges a tile is computed aside and its valid part moved.
 template <std::int64_t kRowStep, std::int64_t kDepthStep>
-void tile(const float* a, const float* b, float* sums, std::int64_t stride, std::int64_t depth, std::int64_t rows,
-          std::int64_t columns, bool accumulate) {
+void tile(const float* a, const float* b, float* sums, std::int64_t stride, std::int64_t depth,
+          std::int64_t rows, std::int64_t columns, bool accumulate) {
   // needed when the depth is done; without this the tile waits for L3 (a tenth of the rate)
   for (std::int64_t i = 0; i < least(kRows, rows); ++i) __builtin_prefetch(sums + i * stride, 1, 3);
   if (rows >= kRows && columns >= kColumns) {
@@ -94,30 +99,10 @@ void tile(const float* a, const float* b, float* sums, std::int64_t stride, std:
   multiply_tile<kRows, kTileVectors>(a, kRowStep, kDepthStep, b, kColumns, aside, kColumns, depth, false);
   for (std::int64_t i = 0; i < least(rows, kRows); ++i) {
     for (std::int64_t j = 0; j < least(columns, kColumns); ++j) {
-      sums[i * stride + j] = accumulate ? sums[i * stride + j] + aside[i * kColumns + j] : aside[i * kColumns + j];
+      sums[i * stride + j] =
+          accumulate ? sums[i * stride + j] + aside[i * kColumns + j] : aside[i * kColumns + j];
     }
   }
-}
-
-template <class T>
-void finish_as(const GemmOutput& out, const float* sums, std::int64_t sums_stride, std::int64_t m_begin, std::int64_t m_end,
-               std::int64_t n_begin, std::int64_t n_end) {
-  const T* bias = static_cast<const T*>(out.bias);
-  for (std::int64_t row = m_begin; row < m_end; ++row, sums += sums_stride) {
-    T* to = static_cast<T*>(out.data) + row * out.stride;
-    const T* residual = out.residual ? static_cast<const T*>(out.residual) + row * out.stride : nullptr;
-    blocks(n_end - n_begin, [&](std::int64_t n, auto lanes) __attribute__((always_inline)) {
-      F32 value = load(sums + n, lanes);
-      if (bias) value += load(bias + n_begin + n, lanes);
-      if (residual) value += load(residual + n_begin + n, lanes);
-      store(to + n_begin + n, value, lanes);
-    });
-  }
-}
-
-void finish(const GemmOutput& out, const float* sums, std::int64_t sums_stride, std::int64_t m_begin, std::int64_t m_end,
-            std::int64_t n_begin, std::int64_t n_end) {
-  (out.type == DType::kBF16 ? finish_as<bfloat16> : finish_as<float>)(out, sums, sums_stride, m_begin, m_end, n_begin, n_end);
 }
 
 void block(const GemmBlock& b) {
@@ -140,88 +125,15 @@ void block(const GemmBlock& b) {
         for (std::int64_t i = 0; i < rows; i += kRows) {
           for (std::int64_t line = 0; line < lines; ++line, next += 64) __builtin_prefetch(next, 0, 2);
           (b.a.transposed ? tile<1, kRows> : tile<kRowStride, 1>)(b.packed_a + i * kRowStride, packed_b,
-                                                                  sums + i * b.sums_stride + (n - b.n_begin), b.sums_stride,
-                                                                  depth, rows - i, b.n_end - n, accumulate);
+                                                                  sums + i * b.sums_stride + (n - b.n_begin),
+                                                                  b.sums_stride, depth, rows - i, b.n_end - n,
+                                                                  accumulate);
         }
       }
     }
     if (b.output) finish(*b.output, sums, b.sums_stride, m, m + rows, b.n_begin, b.n_end);
   }
 }
-
-// b stored by columns (b[n * stride + k]): dot products, four columns of b against kM rows of x at a time.
-template <class T, std::int64_t kM>
-void dots(const GemmFewRows& f, std::int64_t row, std::int64_t n) {
-  const T* b = static_cast<const T*>(f.b.data);
-  const std::int64_t columns = least(4, f.n_end - n);
-  const T* at[4];
-  for (std::int64_t j = 0; j < 4; ++j) at[j] = b + (n + least(j, columns - 1)) * f.b.stride;
-  const float* x = f.x + row * f.k;
-  F32 sums[kM][4] = {};
-  std::int64_t k = 0;
-  for (; k + kLanes <= f.k; k += kLanes) {
-#pragma GCC unroll 4
-    for (std::int64_t j = 0; j < 4; ++j) {
-      const F32 w = load(at[j] + k);
-#pragma GCC unroll 4
-      for (std::int64_t i = 0; i < kM; ++i) sums[i][j] = fma(w, load(x + i * f.k + k), sums[i][j]);
-    }
-  }
-  for (std::int64_t i = 0; i < kM; ++i) {
-    float total[4];
-    for (std::int64_t j = 0; j < 4; ++j) {
-      total[j] = sum(sums[i][j]);
-      for (std::int64_t tail = k; tail < f.k; ++tail) total[j] += x[i * f.k + tail] * load_one(&at[j][tail]);
-    }
-    finish(f.output, total, 4, row + i, row + i + 1, n, n + columns);
-  }
-}
-
-// b stored by rows: kM rows of y in registers, two vectors wide.
-template <class T, std::int64_t kM>
-void strips(const GemmFewRows& f, std::int64_t row, std::int64_t n) {
-  const T* b = static_cast<const T*>(f.b.data) + n;
-  const float* x = f.x + row * f.k;
-  const std::int64_t columns = least(2 * kLanes, f.n_end - n);
-  float total[kM][2 * kLanes] = {};
-  if (columns == 2 * kLanes) {
-    F32 sums[kM][2] = {};
-    for (std::int64_t k = 0; k < f.k; ++k, b += f.b.stride) {
-      const F32 low = load(b), high = load(b + kLanes);
-#pragma GCC unroll 4
-      for (std::int64_t i = 0; i < kM; ++i) {
-        sums[i][0] = fma(low, x[i * f.k + k], sums[i][0]);
-        sums[i][1] = fma(high, x[i * f.k + k], sums[i][1]);
-      }
-    }
-    for (std::int64_t i = 0; i < kM; ++i) {
-      store(total[i], sums[i][0]);
-      store(total[i] + kLanes, sums[i][1]);
-    }
-  } else {
-    for (std::int64_t k = 0; k < f.k; ++k, b += f.b.stride) {
-      for (std::int64_t i = 0; i < kM; ++i) {
-        for (std::int64_t j = 0; j < columns; ++j) total[i][j] += load_one(&b[j]) * x[i * f.k + k];
-      }
-    }
-  }
-  finish(f.output, total[0], 2 * kLanes, row, row + kM, n, n + columns);
-}
-
-template <class T>
-void few_rows_as(const GemmFewRows& f) {
-  using Step = void (*)(const GemmFewRows&, std::int64_t row, std::int64_t n);
-  static constexpr Step kDots[] = {nullptr, dots<T, 1>, dots<T, 2>, dots<T, 3>, dots<T, 4>};
-  static constexpr Step kStrips[] = {nullptr, strips<T, 1>, strips<T, 2>, strips<T, 3>, strips<T, 4>};
-  const std::int64_t step = f.b.transposed ? 4 : 2 * kLanes;
-  for (std::int64_t n = f.n_begin; n < f.n_end; n += step) {
-    for (std::int64_t row = 0; row < f.m; row += 4) {
-      (f.b.transposed ? kDots : kStrips)[least(4, f.m - row)](f, row, n);
-    }
-  }
-}
-
-void few_rows(const GemmFewRows& f) { (f.b.type == DType::kBF16 ? few_rows_as<bfloat16> : few_rows_as<float>)(f); }
 
 void widen(float* to, const void* from, DType type, std::int64_t count) {
   if (type == DType::kBF16) {
@@ -233,7 +145,8 @@ void widen(float* to, const void* from, DType type, std::int64_t count) {
 
 // Rows in ascending order, a vector of columns at a time.
 template <class T>
-void add_column_sums_as(float* sums, const GemmOperand& a, std::int64_t rows, std::int64_t begin, std::int64_t end) {
+void add_column_sums_as(float* sums, const GemmOperand& a, std::int64_t rows, std::int64_t begin,
+                        std::int64_t end) {
   const T* data = static_cast<const T*>(a.data) + begin;
   constexpr std::int64_t kWide = 8;
   std::int64_t n = 0;
@@ -243,17 +156,21 @@ void add_column_sums_as(float* sums, const GemmOperand& a, std::int64_t rows, st
 #pragma GCC unroll 8
       for (std::int64_t i = 0; i < kWide; ++i) total[i] += load(data + row * a.stride + n + i * kLanes);
     }
-    for (std::int64_t i = 0; i < kWide; ++i) store(sums + begin + n + i * kLanes, load(sums + begin + n + i * kLanes) + total[i]);
+    for (std::int64_t i = 0; i < kWide; ++i)
+      store(sums + begin + n + i * kLanes, load(sums + begin + n + i * kLanes) + total[i]);
   }
-  blocks(end - begin - n, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
-    F32 total = {};
-    for (std::int64_t row = 0; row < rows; ++row) total += load(data + row * a.stride + n + i, lanes);
-    store(sums + begin + n + i, load(sums + begin + n + i, lanes) + total, lanes);
-  });
+  blocks(
+      end - begin - n, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        F32 total = {};
+        for (std::int64_t row = 0; row < rows; ++row) total += load(data + row * a.stride + n + i, lanes);
+        store(sums + begin + n + i, load(sums + begin + n + i, lanes) + total, lanes);
+      });
 }
 
-void add_column_sums(float* sums, const GemmOperand& a, std::int64_t rows, std::int64_t begin, std::int64_t end) {
-  (a.type == DType::kBF16 ? add_column_sums_as<bfloat16> : add_column_sums_as<float>)(sums, a, rows, begin, end);
+void add_column_sums(float* sums, const GemmOperand& a, std::int64_t rows, std::int64_t begin,
+                     std::int64_t end) {
+  (a.type == DType::kBF16 ? add_column_sums_as<bfloat16> : add_column_sums_as<float>)(sums, a, rows, begin,
+                                                                                      end);
 }
 
 }  // namespace
@@ -271,7 +188,7 @@ const GemmKernels& gemm_kernels<TROUPE_ISA::kIsa>() {
                                         .packed_a_floats = kPackedA,
                                         .pack_b = pack_b,
                                         .block = block,
-                                        .few_rows = few_rows,
+                                        .few_rows = gemm_few_rows<TROUPE_ISA::kIsa>,
                                         .finish = finish,
                                         .widen = widen,
                                         .add_column_sums = add_column_sums};

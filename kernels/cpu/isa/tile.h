@@ -1,5 +1,6 @@
-// The register tile of the matrix products and of attention: c[rows, columns] (+)= a b over a depth, all fp32, with b a
-// row-major panel. Six by two vectors fill the 16 registers of AVX2, fourteen by two the 32 of AVX-512.
+// The register tile of the matrix products and of attention: c[rows, columns] (+)= a b over a depth, all
+// fp32, with b a row-major panel. Six by two vectors fill the 16 registers of AVX2, fourteen by two the 32 of
+// AVX-512.
 #pragma once
 
 #include "kernels/cpu/isa/simd.h"
@@ -11,11 +12,15 @@ inline constexpr std::int64_t kTileVectors = 2, kTileColumns = kTileVectors * kL
 
 TROUPE_SIMD std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 TROUPE_SIMD std::int64_t most(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
-TROUPE_SIMD constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+TROUPE_SIMD constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
 
 template <class T>
 TROUPE_SIMD void widen_row(float* to, const T* from, std::int64_t count) {
-  blocks(count, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) { store(to + i, load(from + i, lanes), lanes); });
+  blocks(
+      count, [&](std::int64_t i, auto lanes)
+                 __attribute__((always_inline)) { store(to + i, load(from + i, lanes), lanes); });
 }
 
 typedef std::uint16_t Halves8 __attribute__((vector_size(16)));
@@ -52,10 +57,13 @@ TROUPE_SIMD void transpose_8x8(float* to, std::int64_t to_stride, const float* f
       Vector4 r[4];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) __builtin_memcpy(&r[j], from + (half + j) * stride + k, 16);
-      const Vector4 a = __builtin_shuffle(r[0], r[2], Words4{0, 4, 1, 5}), b = __builtin_shuffle(r[0], r[2], Words4{2, 6, 3, 7});
-      const Vector4 c = __builtin_shuffle(r[1], r[3], Words4{0, 4, 1, 5}), d = __builtin_shuffle(r[1], r[3], Words4{2, 6, 3, 7});
-      const Vector4 out[4] = {__builtin_shuffle(a, c, Words4{0, 4, 1, 5}), __builtin_shuffle(a, c, Words4{2, 6, 3, 7}),
-                              __builtin_shuffle(b, d, Words4{0, 4, 1, 5}), __builtin_shuffle(b, d, Words4{2, 6, 3, 7})};
+      const Vector4 a = __builtin_shuffle(r[0], r[2], Words4{0, 4, 1, 5}),
+                    b = __builtin_shuffle(r[0], r[2], Words4{2, 6, 3, 7});
+      const Vector4 c = __builtin_shuffle(r[1], r[3], Words4{0, 4, 1, 5}),
+                    d = __builtin_shuffle(r[1], r[3], Words4{2, 6, 3, 7});
+      const Vector4 out[4] = {
+          __builtin_shuffle(a, c, Words4{0, 4, 1, 5}), __builtin_shuffle(a, c, Words4{2, 6, 3, 7}),
+          __builtin_shuffle(b, d, Words4{0, 4, 1, 5}), __builtin_shuffle(b, d, Words4{2, 6, 3, 7})};
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) __builtin_memcpy(to + (k + i) * to_stride + half, &out[i], 16);
     }
@@ -64,7 +72,8 @@ TROUPE_SIMD void transpose_8x8(float* to, std::int64_t to_stride, const float* f
 
 // One panel of B, of which b is the corner: `depth` times kTileColumns floats, columns past n are zero.
 template <class T>
-TROUPE_SIMD void pack_panel(float* packed, const T* b, std::int64_t stride, bool transposed, std::int64_t n, std::int64_t depth) {
+TROUPE_SIMD void pack_panel(float* packed, const T* b, std::int64_t stride, bool transposed, std::int64_t n,
+                            std::int64_t depth) {
   if (!transposed && n >= kTileColumns) {
     for (std::int64_t k = 0; k < depth; ++k, packed += kTileColumns, b += stride) {
       for (std::int64_t j = 0; j < kTileColumns; j += kLanes) store(packed + j, load(b + j));
@@ -87,11 +96,12 @@ TROUPE_SIMD void pack_panel(float* packed, const T* b, std::int64_t stride, bool
   }
 }
 
-// c[i * c_stride + j] (+)= sum_k a[i * row_step + k * depth_step] b[k * b_stride + j], i < kM, j < kN vectors.
+// c[i * c_stride + j] (+)= sum_k a[i * row_step + k * depth_step] b[k * b_stride + j], i < kM, j < kN
+// vectors.
 template <std::int64_t kM, std::int64_t kN>
 TROUPE_SIMD void multiply_tile(const float* a, std::int64_t row_step, std::int64_t depth_step, const float* b,
-                                                 std::int64_t b_stride, float* c, std::int64_t c_stride, std::int64_t depth,
-                                                 bool accumulate) {
+                               std::int64_t b_stride, float* c, std::int64_t c_stride, std::int64_t depth,
+                               bool accumulate) {
   F32 sums[kM][kN] = {};
 #pragma GCC unroll 4
   for (std::int64_t k = 0; k < depth; ++k) {

@@ -1,11 +1,13 @@
 // The cpu filling's matrix product, every path of it, against sums in double.
+#include "kernels/cpu/gemm.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cross_entropy.h"
 
 namespace troupe::kernels::cpu {
 namespace {
@@ -24,7 +26,8 @@ struct Case {
 // Values in [-1, 1), exact in bf16, so that the reference reads what the kernel reads.
 class Matrix {
  public:
-  Matrix(std::int64_t count, DType type, std::uint32_t seed) : type_(type), bytes_(static_cast<std::size_t>(count * size_bytes(type))) {
+  Matrix(std::int64_t count, DType type, std::uint32_t seed)
+      : type_(type), bytes_(static_cast<std::size_t>(count * size_bytes(type))) {
     for (std::int64_t i = 0; i < count; ++i) {
       seed = seed * 1664525u + 1013904223u;
       set(i, static_cast<float>(static_cast<int>(seed >> 24) - 128) / 128.0f);
@@ -51,15 +54,22 @@ class Matrix {
 
 using Product = void (*)(const GemmKernels&, device::StreamContext&, const Gemm&);
 void product_chosen(const GemmKernels& k, device::StreamContext& c, const Gemm& g) { gemm(k, c, g); }
-void product_by_panels(const GemmKernels& k, device::StreamContext& c, const Gemm& g) { gemm_by(GemmPath::kPanels, k, c, g); }
-void product_by_few_rows(const GemmKernels& k, device::StreamContext& c, const Gemm& g) { gemm_by(GemmPath::kFewRows, k, c, g); }
-void product_by_primitives(const GemmKernels& k, device::StreamContext& c, const Gemm& g) { gemm_by_primitives(k, c.team, g); }
+void product_by_panels(const GemmKernels& k, device::StreamContext& c, const Gemm& g) {
+  gemm_by(GemmPath::kPanels, k, c, g);
+}
+void product_by_few_rows(const GemmKernels& k, device::StreamContext& c, const Gemm& g) {
+  gemm_by(GemmPath::kFewRows, k, c, g);
+}
+void product_by_primitives(const GemmKernels& k, device::StreamContext& c, const Gemm& g) {
+  gemm_by_primitives(k, c.team, g);
+}
 
 std::vector<const GemmKernels*> kernels_of_this_cpu() {
   std::vector<const GemmKernels*> all{&gemm_kernels<Isa::kBaseline>()};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) all.push_back(&gemm_kernels<Isa::kAvx2>());
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    all.push_back(&gemm_kernels<Isa::kAvx2>());
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
     all.push_back(&gemm_kernels<Isa::kAvx512>());
   }
   return all;
@@ -75,7 +85,9 @@ std::vector<std::byte> run(const Case& c, const GemmKernels& kernels, Product pr
   std::vector<std::byte> scratch(static_cast<std::size_t>(bytes) + 64);
   auto* aligned = scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64) % 64;
   device::StreamContext context{team, aligned, bytes};
-  Gemm g{.m = c.m, .n = c.n, .k = c.k,
+  Gemm g{.m = c.m,
+         .n = c.n,
+         .k = c.k,
          .a = {a.data(), c.type, c.a_transposed ? c.m : c.k, c.a_transposed},
          .b = {b.data(), c.type, c.b_transposed ? c.k : c.n, c.b_transposed},
          .c = {.data = y.data(), .type = c.output, .stride = c.n},
@@ -91,7 +103,8 @@ std::vector<std::byte> run(const Case& c, const GemmKernels& kernels, Product pr
     for (std::int64_t j = i % step; j < c.n; j += step) {
       double sum = 0;
       for (std::int64_t k = 0; k < c.k; ++k) {
-        sum += a.at(c.a_transposed ? k * c.m + i : i * c.k + k) * b.at(c.b_transposed ? j * c.k + k : k * c.n + j);
+        sum += a.at(c.a_transposed ? k * c.m + i : i * c.k + k) *
+               b.at(c.b_transposed ? j * c.k + k : k * c.n + j);
       }
       if (c.bias) sum += bias.at(j);
       if (c.residual || c.accumulate) sum += before.at(i * c.n + j);
@@ -100,9 +113,10 @@ std::vector<std::byte> run(const Case& c, const GemmKernels& kernels, Product pr
     }
   }
   EXPECT_LE(worst, (c.output == DType::kBF16 ? 4e-3 : 2e-6) * largest)
-      << "m " << c.m << " n " << c.n << " k " << c.k << " transposed " << c.a_transposed << c.b_transposed << " "
-      << name(c.type) << " to " << name(c.output) << " bias " << c.bias << " residual " << c.residual << c.residual_is_output
-      << " accumulate " << c.accumulate << " threads " << threads << " lanes " << kernels.panel_columns / 2;
+      << "m " << c.m << " n " << c.n << " k " << c.k << " transposed " << c.a_transposed << c.b_transposed
+      << " " << name(c.type) << " to " << name(c.output) << " bias " << c.bias << " residual " << c.residual
+      << c.residual_is_output << " accumulate " << c.accumulate << " threads " << threads << " lanes "
+      << kernels.panel_columns / 2;
   return y.bytes();
 }
 
@@ -124,13 +138,15 @@ struct Size {
   std::int64_t m, n, k;
 };
 // Whole tiles, every kind of edge, one element, more than one block of each loop.
-const Size kSizes[] = {{1, 1, 1}, {6, 16, 8}, {7, 17, 9}, {5, 31, 300}, {150, 33, 19}, {96, 128, 512}, {301, 97, 270}};
+const Size kSizes[] = {{1, 1, 1},     {6, 16, 8},     {7, 17, 9},    {5, 31, 300},
+                       {150, 33, 19}, {96, 128, 512}, {301, 97, 270}};
 
 TEST(Gemm, HandlesEverySizeAndLayoutByPanels) {
   for (const GemmKernels* kernels : kernels_of_this_cpu()) {
     for (const Size& s : kSizes) {
       for (const DType type : {DType::kF32, DType::kBF16}) {
-        for (const Case& c : kinds(s.m, s.n, s.k, type)) run(c, *kernels, product_by_panels, s.m > 100 ? 3 : 1);
+        for (const Case& c : kinds(s.m, s.n, s.k, type))
+          run(c, *kernels, product_by_panels, s.m > 100 ? 3 : 1);
       }
     }
   }
@@ -139,7 +155,8 @@ TEST(Gemm, HandlesEverySizeAndLayoutByPanels) {
 TEST(Gemm, WalksADepthThatDoesNotFitTheCacheInSteps) {
   const GemmKernels& kernels = *kernels_of_this_cpu().back();
   for (const Case& c : kinds(21, 770, 6000, DType::kBF16)) run(c, kernels, product_by_panels, 2);
-  run({2100, 70, 40000, false, false, DType::kBF16, DType::kBF16, true, true, true, false}, kernels, product_by_panels, 2);
+  run({2100, 70, 40000, false, false, DType::kBF16, DType::kBF16, true, true, true, false}, kernels,
+      product_by_panels, 2);
 }
 
 TEST(Gemm, HandlesEverySizeAndLayoutOfFewRows) {
@@ -195,12 +212,43 @@ TEST(GemmGrid, CoversTheOutputOnce) {
   }
 }
 
+// The plan asks for the loss head's scratch without knowing a filling: its formula must hold what the cpu's
+// products take.
+TEST(CrossEntropyScratch, CoversTheProducts) {
+  for (const GemmKernels* kernels :
+       {&gemm_kernels<Isa::kBaseline>(), &gemm_kernels<Isa::kAvx2>(), &gemm_kernels<Isa::kAvx512>()}) {
+    for (const int threads : {1, 2, 16, 64}) {
+      for (const std::int64_t chunk : {1, 8, 33, 512, 4096}) {
+        for (const std::int64_t vocabulary : {1, 100, 2730, 50304, 152064}) {
+          for (const std::int64_t channels : {1, 64, 768, 4097, 8192}) {
+            const std::int64_t rows = (chunk + 31) / 32 * 32;
+            const std::int64_t held = rows * (4 * vocabulary + 8 * channels + 8) + 4 * 64;
+            const std::int64_t products =
+                std::max({gemm_scratch_bytes(*kernels, rows, vocabulary, channels, threads, DType::kF32),
+                          gemm_scratch_bytes(*kernels, rows, channels, vocabulary, threads),
+                          gemm_scratch_bytes(*kernels, vocabulary, channels, rows, threads, DType::kF32),
+                          gemm_scratch_bytes(*kernels, chunk, vocabulary, channels, threads, DType::kF32),
+                          gemm_scratch_bytes(*kernels, chunk, channels, vocabulary, threads)});
+            ASSERT_LE(held + products, cross_entropy_scratch_bytes(chunk, vocabulary, channels, threads))
+                << "threads " << threads << " chunk " << chunk << " vocabulary " << vocabulary << " channels "
+                << channels;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(GemmDeathTest, RefusesScratchThatIsTooSmall) {
   const GemmKernels& kernels = *kernels_of_this_cpu().back();
   float a[64] = {}, b[64] = {}, y[64] = {};
   device::ThreadTeam team(1);
   device::StreamContext context{team, nullptr, 0};
-  const Gemm g{.m = 8, .n = 8, .k = 8, .a = {a, DType::kF32, 8, false}, .b = {b, DType::kF32, 8, false},
+  const Gemm g{.m = 8,
+               .n = 8,
+               .k = 8,
+               .a = {a, DType::kF32, 8, false},
+               .b = {b, DType::kF32, 8, false},
                .c = {.data = y, .type = DType::kF32, .stride = 8}};
   EXPECT_DEATH(gemm_by(GemmPath::kPanels, kernels, context, g), "bytes of scratch");
 }
