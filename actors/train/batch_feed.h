@@ -49,6 +49,8 @@ class BatchFeed {
   // The oldest batch that was read is handed over; a bug if there is none.
   BatchPlace hand_over();
 
+  // Batches that a stage has, queued or in work.
+  int with_stage(int stage) { return out(stage).in_flight() - static_cast<int>(pending_.size()); }
   bool pending() const { return !pending_.empty(); }
   bool has_read() const { return !pending_.empty() && pending_.front().read; }
   const BatchPlace& next() const { return pending_.front().place; }

@@ -15,6 +15,7 @@ BatchFeed::Setup with_samples(BatchFeed::Setup feed, const data::BatchLayout& la
 Source::Source(Setup setup)
     : layout_(setup.layout),
       last_step_(setup.last_step),
+      in_flight_(setup.in_flight),
       feed_(*this, with_samples(std::move(setup.feed), setup.layout)),
       next_read_{setup.first_step, MicroBatchId(0)},
       open_(StepId(setup.first_step.value - 1)) {
@@ -53,8 +54,8 @@ void Source::send_what_is_open() {
     const BatchPlace sent = feed_.hand_over();
     if (sent.micro_batch.value == layout_.micro_batches() - 1) send(ledger_, StepFed{sent.step, waited_ns_});
   }
-  // A batch of an open step is being read while a stage has a place for it: that is the loader's delay.
-  const bool late = feed_.pending() && feed_.next().step <= open_;
+  // A batch of an open step is still being read and the first stage has nothing to do in its place: that is the loader's delay.
+  const bool late = feed_.pending() && feed_.next().step <= open_ && feed_.with_stage(0) < in_flight_;
   if (late && waiting_since_ns_ < 0) waiting_since_ns_ = now_ns();
   show_state();
 }

@@ -19,6 +19,7 @@ class Source : public actor::Actor {
     data::BatchLayout layout;
     StepId first_step;
     std::int64_t last_step = 0;    // no batch is read beyond
+    int in_flight = 1;             // micro-batches that the first stage works on at once; with fewer it could take one
   };
   explicit Source(Setup setup);
   void connect_to(actor::Ref ledger) { ledger_ = std::move(ledger); }
@@ -34,6 +35,7 @@ class Source : public actor::Actor {
 
   const data::BatchLayout layout_;
   const std::int64_t last_step_;
+  const int in_flight_;
   BatchFeed feed_;
   actor::Ref ledger_;
   BatchPlace next_read_;

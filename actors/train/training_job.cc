@@ -178,7 +178,8 @@ void TrainingJob::build() {
                                        .loader = *loader_, .inputs = inputs},
                               .layout = *layout,
                               .first_step = StepId(start_.step.value + 1),
-                              .last_step = job_.training.steps});
+                              .last_step = job_.training.steps,
+                              .in_flight = plan_.stages.front().in_flight});
   Evaluator* evaluator = nullptr;
   if (plan_.evaluation_batches > 0) {
     evaluator = &system_->add<Evaluator>("evaluator",

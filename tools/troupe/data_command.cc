@@ -38,7 +38,7 @@ Run add_data_inspect(CLI::App& app) {
     TROUPE_ASSIGN_OR_RETURN(const auto corpus, data::open_corpus(*path));
     TROUPE_ASSIGN_OR_RETURN(const auto summary, data::summarize(*corpus));
     std::fputs(data::to_text(summary).c_str(), stdout);
-    return corpus->verify_content();
+    return ok();
   };
 }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <map>
 
+#include "kernels/cpu/cpu.h"
 #include "tools/troupe/commands.h"
 
 namespace {
@@ -51,6 +52,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (const auto isa = troupe::kernels::cpu::isa_from_environment(); !isa.ok()) return exit_code(isa.status());
   for (const auto& [command, run] : runs) {
     if (command->parsed()) return exit_code(run());
   }

@@ -254,6 +254,7 @@ TEST_F(EdgeTest, ADeadReceiverGivesTheCreditsBack) {
 
 TEST(Edge, ACreditOutlivesItsSystem) {
   std::optional<Credit> credit;
+  std::shared_ptr<const trace::EdgeProbe> edge;
   {
     SimWorld world(1);
     auto& producer = world.system().add<Producer>("producer");
@@ -263,8 +264,11 @@ TEST(Edge, ACreditOutlivesItsSystem) {
     producer.self().send(Push{1});
     world.settle();
     credit = std::move(keeper.kept.at(0));
+    edge = world.system().probes().edges().at(0);
   }
+  const auto returned = edge->row().returned;
   credit.reset();
+  EXPECT_EQ(edge->row().returned, returned + 1);
 }
 
 // Credits dropped by foreign threads, as enqueued work does; all of them come back.

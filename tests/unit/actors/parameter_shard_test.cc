@@ -99,6 +99,21 @@ TEST_F(ParameterShard, WaitsForTheDecision) {
   EXPECT_THAT(values(memory_.gradient), Each(0.0f));
 }
 
+// On threads the stream can tell the ledger the norm, and the ledger decide, before the device loop's TaskDone gets here.
+TEST_F(ParameterShard, TakesADecisionThatComesBeforeItsNormTaskEnds) {
+  begin(false);
+  set(memory_.gradient, 2);
+  const auto before = values(memory_.master);
+  shard_.send(BlockGradientReady{StepId(1)});
+  shard_.send(decide(1));  // in the mailbox before the device has heard of the norm's task
+  settle();
+  EXPECT_EQ(ledger_.count<NormMeasured>(), 1u);
+  EXPECT_EQ(ledger_.count<ShardUpdated>(), 2u);
+  EXPECT_EQ(ledger_.last<ShardUpdated>().step, StepId(1));
+  EXPECT_NE(values(memory_.master), before);
+  EXPECT_THAT(values(memory_.gradient), Each(0.0f));
+}
+
 TEST_F(ParameterShard, LeavesEverythingWhenTheStepIsSkipped) {
   begin(false);
   set(memory_.gradient, 2);
