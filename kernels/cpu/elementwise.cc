@@ -34,9 +34,6 @@ void by_float(device::DType type, const Body& body) {
   }
 }
 
-// Threads share out channels of the embedding's gradient: whole cache lines of fp32.
-constexpr std::int64_t kColumnGrain = 16;
-
 }  // namespace
 
 template <Isa kIsa>

@@ -8,9 +8,6 @@
 namespace troupe::kernels::cpu {
 namespace {
 
-// Threads share out channels for the weight gradients: whole cache lines of fp32.
-constexpr std::int64_t kColumnGrain = 16;
-
 // A head has too few channels to share out: rows are cut into this many slices, whatever the team, and the
 // slices' sums, on the stack, are added in order.
 constexpr std::int64_t kQkSlices = 16;

@@ -50,4 +50,7 @@ constexpr std::int64_t rows_per_piece(std::int64_t row_elements) {
   return row_elements >= kPieceElements ? 1 : kPieceElements / (row_elements > 0 ? row_elements : 1);
 }
 
+// Threads share out the channels of a weight gradient by whole cache lines of fp32.
+inline constexpr std::int64_t kColumnGrain = 16;
+
 }  // namespace troupe::kernels::cpu

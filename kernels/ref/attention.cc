@@ -50,8 +50,6 @@ struct Head {
   }
 };
 
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 void forward(const Attention& op, const Head& head) {
   std::vector<double> weights(index(head.tokens));
   for (std::int64_t t = 0; t < head.tokens; ++t) {

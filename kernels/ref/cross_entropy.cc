@@ -10,8 +10,6 @@
 namespace troupe::kernels::ref {
 namespace {
 
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 double logit(const ConstTensorView& x, const ConstTensorView& weight, std::int64_t n, std::int64_t v) {
   const auto channels = x.shape()[1];
   double sum = 0;

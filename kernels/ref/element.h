@@ -12,6 +12,8 @@ using device::ConstTensorView;
 using device::DType;
 using device::TensorView;
 
+inline std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
 inline double load(const ConstTensorView& tensor, std::int64_t i) {
   switch (tensor.type()) {
     case DType::kF32:

@@ -8,7 +8,7 @@
 namespace troupe::data {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 1024;
+constexpr std::size_t kLlmcHeaderBytes = 1024;
 
 // What a header's magic says the tokens are.
 struct Model {
@@ -60,7 +60,7 @@ StatusOr<Header> parse_header(const MappedFile& file) {
                     "not a token file of llm.c (magic 20240520 or 20240801) and no Megatron .idx beside it; "
                     "text is turned into a corpus by `troupe data prepare`")));
   }
-  if (bytes.size() < kHeaderBytes) {
+  if (bytes.size() < kLlmcHeaderBytes) {
     return absl::DataLossError(
         absl::StrCat(path, ": at byte ", bytes.size(), ": ends within the header of 1024 bytes"));
   }
@@ -71,7 +71,7 @@ StatusOr<Header> parse_header(const MappedFile& file) {
   const auto tokens = load_field<std::int32_t>(bytes, 8);
   if (tokens <= 0)
     return absl::DataLossError(absl::StrCat(path, ": at byte 8: ", tokens, " tokens; must be at least 1"));
-  const std::int64_t expected = static_cast<std::int64_t>(kHeaderBytes) + tokens * size_bytes(model->type);
+  const std::int64_t expected = static_cast<std::int64_t>(kLlmcHeaderBytes) + tokens * size_bytes(model->type);
   if (const auto size = static_cast<std::int64_t>(bytes.size()); size != expected) {
     return absl::DataLossError(absl::StrCat(path, ": at byte ", std::min(size, expected), ": ",
                                             size < expected ? "ends too early" : "bytes left over", ": ",
@@ -122,7 +122,7 @@ Status LlmcCorpus::read(std::int64_t begin, std::span<std::int32_t> out) const {
   while (!out.empty()) {
     const Shard& shard = shard_of(begin);
     const auto here = std::min(out.size(), static_cast<std::size_t>(shard.begin + shard.tokens - begin));
-    const auto offset = static_cast<std::int64_t>(kHeaderBytes) + (begin - shard.begin) * size_bytes(type);
+    const auto offset = static_cast<std::int64_t>(kLlmcHeaderBytes) + (begin - shard.begin) * size_bytes(type);
     BadToken bad{};
     if (!widen_tokens(type, shard.file.bytes().data() + offset, limit_, out.first(here), bad)) {
       const auto index = static_cast<std::int64_t>(bad.index);
@@ -144,7 +144,7 @@ std::int64_t LlmcCorpus::next_document_begin(std::int64_t from, std::int64_t lim
     const auto bytes = shard.file.bytes();
     const std::int64_t stop = std::min(limit, shard.begin + shard.tokens + 1);
     for (; from < stop; ++from) {
-      const std::size_t at = kHeaderBytes + static_cast<std::size_t>(from - 1 - shard.begin) * size;
+      const std::size_t at = kLlmcHeaderBytes + static_cast<std::size_t>(from - 1 - shard.begin) * size;
       const std::uint32_t before =
           size == 2 ? load_field<std::uint16_t>(bytes, at) : load_field<std::uint32_t>(bytes, at);
       if (before == end_of_text) return from;

@@ -16,7 +16,7 @@ namespace troupe::data {
 namespace {
 
 constexpr char kMagic[9] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
-constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26, kHeaderBytes = 34;
+constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26, kIndexHeaderBytes = 34;
 
 std::optional<TokenType> type_of_code(int code) {
   switch (code) {
@@ -73,9 +73,9 @@ StatusOr<MegatronCorpus::Index> MegatronCorpus::parse_header(const MappedFile& f
     return absl::InvalidArgumentError(absl::StrCat(
         file.path(), ": at byte 0: not a Megatron index, which begins with MMIDIDX and two zero bytes"));
   }
-  if (bytes.size() < kHeaderBytes) {
+  if (bytes.size() < kIndexHeaderBytes) {
     return torn(file.path(), bytes.size(),
-                absl::StrCat("ends within the header of ", kHeaderBytes, " bytes"));
+                absl::StrCat("ends within the header of ", kIndexHeaderBytes, " bytes"));
   }
   if (const auto version = load_field<std::uint64_t>(bytes, kVersionAt); version != 1) {
     return absl::InvalidArgumentError(absl::StrCat(file.path(), ": at byte ", kVersionAt, ": version ",
@@ -96,7 +96,7 @@ StatusOr<MegatronCorpus::Index> MegatronCorpus::parse_header(const MappedFile& f
                 absl::StrCat(documents, " document indices; at least 2 are needed, 0 and the end"));
   }
   // Each sequence takes 12 bytes and each index 8: so neither sum below can overflow.
-  const std::uint64_t rest = bytes.size() - kHeaderBytes;
+  const std::uint64_t rest = bytes.size() - kIndexHeaderBytes;
   if (sequences > rest / 12 || documents > rest / 8 || sequences * 12 + documents * 8 > rest) {
     return torn(file.path(), bytes.size(),
                 absl::StrCat("ends too early: ", sequences, " sequences and ", documents,
@@ -104,13 +104,13 @@ StatusOr<MegatronCorpus::Index> MegatronCorpus::parse_header(const MappedFile& f
   }
   const std::uint64_t needed = sequences * 12 + documents * 8;
   if (rest != needed && rest != needed + sequences) {
-    return torn(file.path(), kHeaderBytes + needed,
+    return torn(file.path(), kIndexHeaderBytes + needed,
                 absl::StrCat(rest - needed, " bytes too many after the document indices"));
   }
   Index index{.type = *type,
               .sequences = static_cast<std::int64_t>(sequences),
               .document_indices = static_cast<std::int64_t>(documents)};
-  index.lengths_at = kHeaderBytes;
+  index.lengths_at = kIndexHeaderBytes;
   index.pointers_at = index.lengths_at + sequences * 4;
   index.documents_at = index.pointers_at + sequences * 8;
   return index;

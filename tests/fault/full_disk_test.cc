@@ -12,7 +12,7 @@
 namespace troupe::test {
 namespace {
 
-const std::vector<std::string> kSettings{"--training.steps=8", "--checkpoint.interval=2", "--checkpoint.keep_latest_k=1", "--device.threads=1"};
+const std::vector<std::string> kFullDiskSettings{"--training.steps=8", "--checkpoint.interval=2", "--checkpoint.keep_latest_k=1", "--device.threads=1"};
 
 // A file system of a few bytes mounted as OUT/checkpoints, so that the saves meet its end and metrics.jsonl does not.
 class SmallDisk {
@@ -48,14 +48,14 @@ bool may_mount(const TinyRun& run) {
 TEST(FullDisk, TrainingGoesOnTheOldCheckpointStaysAndTheReportSaysSo) {
   const TinyRun run;
   if (!may_mount(run)) GTEST_SKIP() << "skipped because a small file system cannot be mounted here: " << std::strerror(errno);
-  ASSERT_EQ(run_tool(run.train("whole", kSettings), run.folder()).exit_code, 0);
+  ASSERT_EQ(run_tool(run.train("whole", kFullDiskSettings), run.folder()).exit_code, 0);
   const std::int64_t checkpoint_bytes = bytes_below(run.output("whole") + "/checkpoints");
 
   // Room for one checkpoint and half of a second: the save of step 2 fits, those of 4, 6 and 8 do not.
   const std::string output = run.output("full");
   SmallDisk disk(output);
   ASSERT_TRUE(disk.mount_bytes(checkpoint_bytes * 3 / 2));
-  const Ended ended = run_tool(run.train("full", kSettings), run.folder());
+  const Ended ended = run_tool(run.train("full", kFullDiskSettings), run.folder());
   EXPECT_EQ(ended.exit_code, 1) << "the last save failed: " << ended.err;
   EXPECT_EQ(steps_of(output), steps_of(run.output("whole"))) << "training went on to the end";
   EXPECT_NE(ended.err.find("checkpoint of step 4 was not saved, training goes on and the older checkpoint stays"), std::string::npos)
@@ -70,7 +70,7 @@ TEST(FullDisk, TrainingGoesOnTheOldCheckpointStaysAndTheReportSaysSo) {
 
   // With room again the same command goes on from there, to the same losses.
   ASSERT_TRUE(disk.mount_bytes(checkpoint_bytes * 4));
-  const Ended again = run_tool(run.train("full", kSettings), run.folder());
+  const Ended again = run_tool(run.train("full", kFullDiskSettings), run.folder());
   EXPECT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(steps_of(output), steps_of(run.output("whole")));
   EXPECT_EQ(checkpoint::newest_complete(output)->step.value, 8);

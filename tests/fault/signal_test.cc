@@ -9,19 +9,19 @@
 namespace troupe::test {
 namespace {
 
-const std::vector<std::string> kSettings{"--training.steps=12", "--training.global_batch=16", "--checkpoint.interval=0",
+const std::vector<std::string> kSignalSettings{"--training.steps=12", "--training.global_batch=16", "--checkpoint.interval=0",
                                          "--device.threads=1"};
 
 class Signal : public testing::TestWithParam<int> {};
 
 TEST_P(Signal, FinishesTheStepSavesAndGoesOnBitwise) {
   const TinyRun run;
-  const Ended whole = run_tool(run.train("whole", kSettings), run.folder());
+  const Ended whole = run_tool(run.train("whole", kSignalSettings), run.folder());
   ASSERT_EQ(whole.exit_code, 0) << "signal " << whole.signal << ": " << whole.err;
   const std::string output = run.output("stopped");
   int stopped_at = 0;
   {
-    ToolProcess process(run.train("stopped", kSettings), run.folder());
+    ToolProcess process(run.train("stopped", kSignalSettings), run.folder());
     ASSERT_TRUE(wait_until([&] { return steps_of(output).size() >= 3 || !process.running(); }));
     process.signal(GetParam());
     const Ended& ended = process.wait();
@@ -34,7 +34,7 @@ TEST_P(Signal, FinishesTheStepSavesAndGoesOnBitwise) {
   const auto newest = checkpoint::newest_complete(output);
   ASSERT_TRUE(newest.ok()) << std::string(newest.status().message());
   EXPECT_EQ(newest->step.value, stopped_at);
-  const Ended again = run_tool(run.train("stopped", kSettings), run.folder());
+  const Ended again = run_tool(run.train("stopped", kSignalSettings), run.folder());
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(steps_of(output), steps_of(run.output("whole")));
 }
@@ -61,7 +61,7 @@ TEST_P(Signal, TheSecondStopsAtOnce) {
 // A stop that comes while the run is still being built is no crash: no step is begun, or one is finished, and all is said.
 TEST_P(Signal, AStopDuringTheStartIsKept) {
   const TinyRun run;
-  ToolProcess process(run.train("early", kSettings), run.folder());
+  ToolProcess process(run.train("early", kSignalSettings), run.folder());
   ASSERT_TRUE(wait_until([&] { return process.err().find("parameters") != std::string::npos || !process.running(); }));
   process.signal(GetParam());
   const Ended& ended = process.wait();

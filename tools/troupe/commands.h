@@ -1,34 +1,61 @@
-// The commands of the one binary. Each declares its options on its own sub-command and gives what to run.
+// The commands of the one binary, each with its arguments; main.cc declares the options that fill them.
+//
+// A command's Status becomes the exit code: 0 if ok, 2 for bad input, 1 for the rest.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "actors/plan/plan.h"
+#include "models/data/prepare.h"
+#include "models/generate.h"
 #include "runtime/base/status.h"
-
-namespace CLI {
-class App;
-}
+#include "tests/bench/matmul.h"
+#include "tests/bench/messages.h"
+#include "tests/bench/train.h"
 
 namespace troupe::tool {
 
-// What the chosen command does; its Status becomes the exit code: 0 if ok, 2 for bad input, 1 for the rest.
-using Run = std::function<Status()>;
+int all_cores();
 
-Run add_train(CLI::App& app);
-Run add_plan(CLI::App& app);
-Run add_generate(CLI::App& app);
-Run add_report(CLI::App& app);
-Run add_data_prepare(CLI::App& app);
-Run add_data_inspect(CLI::App& app);
-Run add_checkpoint_inspect(CLI::App& app);
-Run add_checkpoint_verify(CLI::App& app);
-Run add_bench_roofline(CLI::App& app);
-Run add_bench_kernels(CLI::App& app);
-Run add_bench_messages(CLI::App& app);
-Run add_bench_train(CLI::App& app);
+struct ConfigArguments {
+  std::string config;                  // a TOML file
+  std::vector<std::string> overrides;  // --section.key=value
+};
+Status train(const ConfigArguments& arguments);
+Status plan(const ConfigArguments& arguments);
+
+struct GenerateArguments {
+  std::string checkpoint, prompt = "The ";
+  std::int64_t window = 1024;
+  models::SamplingOptions sampling;
+};
+Status generate(const GenerateArguments& arguments);
+
+Status report(const std::string& output);
+
+struct DataPrepareArguments {
+  std::vector<std::string> inputs;
+  std::string tokenizer = "byte";
+  data::PrepareOptions options;
+};
+Status data_prepare(const DataPrepareArguments& arguments);
+Status data_inspect(const std::string& corpus);
+
+Status checkpoint_inspect(const std::string& folder);
+Status checkpoint_verify(const std::string& folder);
+
+struct BenchArguments {
+  bool json = false;
+  int threads = all_cores();
+  bench::MatmulShapes shapes;        // roofline
+  bench::MessagesOptions messages;
+  bench::TrainOptions train;
+};
+Status bench_roofline(const BenchArguments& arguments);
+Status bench_kernels(const BenchArguments& arguments);
+Status bench_messages(const BenchArguments& arguments);
+Status bench_train(const BenchArguments& arguments);
 
 // A config file with overrides from the command line, and the plan for this machine.
 struct Planned {
@@ -36,6 +63,6 @@ struct Planned {
   plan::Cluster cluster;
   plan::Plan plan;
 };
-StatusOr<Planned> load_plan(const std::string& config, const std::vector<std::string>& overrides);
+StatusOr<Planned> load_plan(const ConfigArguments& arguments);
 
 }  // namespace troupe::tool

@@ -1,60 +1,155 @@
-// troupe: one binary that plans, trains, generates, prepares data and looks at checkpoints.
+// troupe: one binary that plans, trains, generates, prepares data and looks at checkpoints. The one file that sees CLI11.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <map>
+#include <cstdlib>
 
 #include "kernels/cpu/cpu.h"
 #include "tools/troupe/commands.h"
 
+namespace troupe::tool {
 namespace {
 
-int exit_code(const troupe::Status& status) {
+// The commands that were declared, and what each does when it was chosen.
+class Commands {
+ public:
+  explicit Commands(CLI::App& app) : app_(app) {}
+
+  // `declare` adds the options that fill an A; `run` gets it.
+  template <class A, class Declare>
+  void add(CLI::App& parent, const char* name, const char* what, Status (*run)(const A&), const Declare& declare) {
+    CLI::App* command = parent.add_subcommand(name, what);
+    const auto arguments = std::make_shared<A>();
+    declare(*command, *arguments);
+    runs_.emplace_back(command, [=] { return run(*arguments); });
+  }
+  // A command of a config file and overrides of its keys.
+  void add(const char* name, const char* what, Status (*run)(const ConfigArguments&)) {
+    CLI::App* command = app_.add_subcommand(name, what);
+    const auto config = std::make_shared<std::string>();
+    command->add_option("config", *config, "a TOML file; see tools/configs")->required();
+    command->allow_extras();
+    command->footer("Every setting of the file can be overridden: --training.steps=20");
+    runs_.emplace_back(command, [=] { return run({*config, command->remaining()}); });
+  }
+  CLI::App& group(const char* name, const char* what) {
+    CLI::App& app = *app_.add_subcommand(name, what);
+    app.require_subcommand(1);
+    return app;
+  }
+  Status run_the_chosen() const {
+    for (const auto& [command, run] : runs_) {
+      if (command->parsed()) return run();
+    }
+    return absl::InvalidArgumentError("no command");
+  }
+
+ private:
+  CLI::App& app_;
+  std::vector<std::pair<CLI::App*, std::function<Status()>>> runs_;
+};
+
+void declare_generate(CLI::App& app, GenerateArguments& a) {
+  app.add_option("--checkpoint", a.checkpoint, "OUT/checkpoints/step-N, or OUT for the newest one")->required();
+  app.add_option("--prompt", a.prompt, "how the text begins")->capture_default_str();
+  app.add_option("--tokens", a.sampling.tokens, "how many at most")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--temperature", a.sampling.temperature, "0 takes the most likely token")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--top-k", a.sampling.top_k, "of so many most likely tokens; 0 of all")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", a.sampling.seed, "of the draws")->capture_default_str();
+  app.add_option("--window", a.window, "tokens that are looked back at")->capture_default_str()->check(CLI::PositiveNumber);
+}
+
+void declare_data_prepare(CLI::App& app, DataPrepareArguments& a) {
+  app.add_option("inputs", a.inputs, "files, or folders that are read with all below them")->required();
+  app.add_option("--output,-o", a.options.output, "prefix of the corpus: PREFIX.bin, PREFIX.idx, or PREFIX_train.*, PREFIX_validation.*")
+      ->required();
+  app.add_option("--tokenizer", a.tokenizer, "byte")->capture_default_str();
+  app.add_option("--validation", a.options.validation_fraction, "share of documents that is held out, in [0, 1)")->capture_default_str();
+  app.add_option("--seed", a.options.split_seed, "of the choice of held-out documents")->capture_default_str();
+  app.add_option("--split-on", a.options.split_on, "a line that separates documents within a file, such as %");
+  app.add_flag("--force", a.options.force, "replace a corpus that is there");
+}
+
+void declare_bench(CLI::App& app, BenchArguments& a) {
+  app.add_flag("--json", a.json, "rows as JSON");
+  app.add_option("--threads", a.threads, "compute threads")->capture_default_str()->check(CLI::PositiveNumber);
+}
+
+void declare_bench_roofline(CLI::App& app, BenchArguments& a) {
+  declare_bench(app, a);
+  app.add_option("--rounds", a.shapes.rounds, "interleaved rounds")->capture_default_str()->check(CLI::PositiveNumber);
+}
+
+void declare_bench_messages(CLI::App& app, BenchArguments& a) {
+  app.add_flag("--json", a.json, "rows as JSON");
+  app.add_option("--pairs", a.messages.pairs, "interleaved pairs")->capture_default_str()->check(CLI::Range(7, 1000));
+  app.add_option("--messages", a.messages.messages, "of one run")->capture_default_str()->check(CLI::PositiveNumber);
+}
+
+void declare_bench_train(CLI::App& app, BenchArguments& a) {
+  declare_bench(app, a);
+  auto& job = a.train.job;
+  if (const char* python = std::getenv("TROUPE_PEER_PYTHON")) a.train.peer_python = python;
+  app.add_option("--model", job.model, "a preset")->capture_default_str();
+  app.add_option("--batch", job.batch, "sequences a step")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--seq", job.seq_len, "tokens a sequence")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--dtype", job.dtype, "bf16 or fp32")->capture_default_str()->check(CLI::IsMember({"bf16", "fp32"}));
+  app.add_option("--stages", job.stages, "pipeline stages in this process")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--pairs", a.train.pairs, "interleaved pairs")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--compare-stages", a.train.compare_stages, "also measure so many stages over --stages");
+  app.add_option("--compare-saves", a.train.compare_saves, "also measure a save every so many steps over none");
+  app.add_option("--peer-python", a.train.peer_python, "a Python with torch: PyTorch in turns with us (TROUPE_PEER_PYTHON)");
+  app.add_option("--peer-arguments", a.train.peer_arguments, "for tests/bench/peers/pytorch_train.py, such as --dtype fp32 --mode eager")
+      ->take_all();
+}
+
+auto one_path(const char* name, const char* what) {
+  return [=](CLI::App& app, std::string& path) { app.add_option(name, path, what)->required(); };
+}
+
+void declare(Commands& commands, CLI::App& app) {
+  commands.add("train", "train a model as a config says", train);
+  commands.add("plan", "print placement, edges, credits, memory and cost of a config", plan);
+  commands.add(app, "generate", "write text with a checkpoint's weights", generate, declare_generate);
+  commands.add(app, "report", "say what a run has come to", report, one_path("output", "a run's output folder"));
+
+  CLI::App& data = commands.group("data", "prepare and inspect token corpora");
+  commands.add(data, "prepare", "turn files or folders of text into a corpus", data_prepare, declare_data_prepare);
+  commands.add(data, "inspect", "say what a corpus holds", data_inspect,
+               one_path("corpus", "a prefix, a .bin file, a folder or a pattern of llm.c shards"));
+
+  CLI::App& checkpoint = commands.group("checkpoint", "inspect and verify checkpoints");
+  const auto step_folder = one_path("checkpoint", "a folder OUT/checkpoints/step-N");
+  commands.add(checkpoint, "inspect", "say what a checkpoint holds", checkpoint_inspect, step_folder);
+  commands.add(checkpoint, "verify", "read every byte and compare hashes", checkpoint_verify, step_folder);
+
+  CLI::App& bench = commands.group("bench", "measure, as ratios within one run");
+  commands.add(bench, "roofline", "matrix products of a model's shapes", bench_roofline, declare_bench_roofline);
+  commands.add(bench, "kernels", "every kernel over its bound", bench_kernels, declare_bench);
+  commands.add(bench, "messages", "messages over bare CAF", bench_messages, declare_bench_messages);
+  commands.add(bench, "train", "training over the matrix products' rate, and over PyTorch", bench_train, declare_bench_train);
+}
+
+int exit_code(const Status& status) {
   if (status.ok()) return 0;
   std::fprintf(stderr, "troupe: %s\n", std::string(status.message()).c_str());
   return absl::IsInvalidArgument(status) || absl::IsNotFound(status) || absl::IsFailedPrecondition(status) ? 2 : 1;
 }
 
 }  // namespace
+}  // namespace troupe::tool
 
 int main(int argc, char** argv) {
   CLI::App app{"Troupe: an actor-model runtime and trainer for large language models"};
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
   app.require_subcommand(1);
   app.footer("Start with tools/quickstart. Settings: every key of a config can be overridden, as --section.key=value.");
-
-  std::map<CLI::App*, troupe::tool::Run> runs;
-  const auto add = [&runs](CLI::App& parent, const char* name, const char* what, auto declare) {
-    CLI::App* command = parent.add_subcommand(name, what);
-    runs[command] = declare(*command);
-  };
-  namespace tool = troupe::tool;
-  add(app, "train", "train a model as a config says", tool::add_train);
-  add(app, "plan", "print placement, edges, credits, memory and cost of a config", tool::add_plan);
-  add(app, "generate", "write text with a checkpoint's weights", tool::add_generate);
-  add(app, "report", "say what a run has come to", tool::add_report);
-  auto& data = *app.add_subcommand("data", "prepare and inspect token corpora");
-  data.require_subcommand(1);
-  add(data, "prepare", "turn files or folders of text into a corpus", tool::add_data_prepare);
-  add(data, "inspect", "say what a corpus holds", tool::add_data_inspect);
-  auto& checkpoint = *app.add_subcommand("checkpoint", "inspect and verify checkpoints");
-  checkpoint.require_subcommand(1);
-  add(checkpoint, "inspect", "say what a checkpoint holds", tool::add_checkpoint_inspect);
-  add(checkpoint, "verify", "read every byte and compare hashes", tool::add_checkpoint_verify);
-  auto& bench = *app.add_subcommand("bench", "measure, as ratios within one run");
-  bench.require_subcommand(1);
-  add(bench, "roofline", "matrix products of a model's shapes", tool::add_bench_roofline);
-  add(bench, "kernels", "every kernel over its bound", tool::add_bench_kernels);
-  add(bench, "messages", "messages over bare CAF", tool::add_bench_messages);
-  add(bench, "train", "training over the matrix products' rate, and over PyTorch", tool::add_bench_train);
-
+  troupe::tool::Commands commands(app);
+  troupe::tool::declare(commands, app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (const auto isa = troupe::kernels::cpu::isa_from_environment(); !isa.ok()) return exit_code(isa.status());
-  for (const auto& [command, run] : runs) {
-    if (command->parsed()) return exit_code(run());
-  }
-  return 2;
+  if (const auto isa = troupe::kernels::cpu::isa_from_environment(); !isa.ok()) return troupe::tool::exit_code(isa.status());
+  return troupe::tool::exit_code(commands.run_the_chosen());
 }

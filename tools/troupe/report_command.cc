@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -6,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "actors/plan/plan.h"
 #include "models/checkpoint/directory.h"
 #include "models/flops.h"
 #include "tools/troupe/commands.h"
@@ -58,6 +56,8 @@ StatusOr<Totals> read_totals(const std::string& path) {
   return totals;
 }
 
+}  // namespace
+
 Status report(const std::string& out) {
   TROUPE_ASSIGN_OR_RETURN(const Totals t, read_totals(out + "/metrics.jsonl"));
   const auto bits = [](double loss) { return loss / std::log(2.0); };
@@ -84,14 +84,6 @@ Status report(const std::string& out) {
                 out.c_str(), newest->path.c_str());
   }
   return ok();
-}
-
-}  // namespace
-
-Run add_report(CLI::App& app) {
-  auto out = std::make_shared<std::string>();
-  app.add_option("output", *out, "a run's output folder")->required();
-  return [out] { return report(*out); };
 }
 
 }  // namespace troupe::tool

@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <thread>
@@ -55,9 +54,11 @@ class SignalWatch {
   std::thread thread_;
 };
 
-Status train(const std::string& config, const std::vector<std::string>& overrides) {
+}  // namespace
+
+Status train(const ConfigArguments& arguments) {
   SignalWatch signals;
-  TROUPE_ASSIGN_OR_RETURN(Planned planned, load_plan(config, overrides));
+  TROUPE_ASSIGN_OR_RETURN(Planned planned, load_plan(arguments));
   TROUPE_RETURN_IF_ERROR(plan::ready_to_train(planned.job));
   TROUPE_RETURN_IF_ERROR(plan::fits(planned.plan, planned.cluster));
   const SteadyClock clock;
@@ -75,16 +76,6 @@ Status train(const std::string& config, const std::vector<std::string>& override
   const Status status = job->run();
   signals.end();
   return status;
-}
-
-}  // namespace
-
-Run add_train(CLI::App& app) {
-  auto config = std::make_shared<std::string>();
-  app.add_option("config", *config, "a TOML file; see tools/configs")->required();
-  app.allow_extras();
-  app.footer("Every setting of the file can be overridden: --training.steps=20");
-  return [&app, config] { return train(*config, app.remaining()); };
 }
 
 }  // namespace troupe::tool

@@ -19,7 +19,7 @@ namespace {
 
 using models::Family;
 
-constexpr double kTolerance = 1e-6;  // of the tensor's largest gradient
+constexpr double kDifferenceTolerance = 1e-6;  // of the tensor's largest gradient
 constexpr double kStep = 1e-3;
 constexpr std::size_t kAllBelow = 64, kSampled = 24;
 
@@ -122,7 +122,7 @@ TEST_P(FiniteDifference, AgreesWithEveryParametersGradient) {
     ASSERT_GT(largest, 1e-4) << name << " has no gradient to speak of";
     for (const auto i : sample(gradient.size())) {
       const double numeric = difference(model, name, i);
-      ASSERT_NEAR(gradient[i], numeric, kTolerance * largest) << name << "[" << i << "]";
+      ASSERT_NEAR(gradient[i], numeric, kDifferenceTolerance * largest) << name << "[" << i << "]";
       worst = std::max(worst, std::abs(gradient[i] - numeric) / largest);
     }
   }
@@ -181,7 +181,7 @@ TEST(FiniteDifference, SeesGradientsOfAnotherMask) {
     for (const double g : gradient) largest = std::max(largest, std::abs(g));
     for (const auto i : sample(gradient.size()))
       worst = std::max(worst, std::abs(gradient[i] - difference(model, name, i)));
-    EXPECT_GT(worst, 100 * kTolerance * largest) << name;
+    EXPECT_GT(worst, 100 * kDifferenceTolerance * largest) << name;
   }
 }
 

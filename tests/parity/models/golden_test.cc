@@ -15,7 +15,7 @@ namespace {
 
 using models::Recompute;
 
-constexpr double kTolerance = 1e-5;      // DESIGN.md 7: fp32, a tensor's max|a-b| / max|b|
+constexpr double kGoldenTolerance = 1e-5;      // DESIGN.md 7: fp32, a tensor's max|a-b| / max|b|
 constexpr double kZeroTolerance = 1e-6;  // absolute, where theory says zero
 // Of parameters after ten steps from one's own gradients. AdamW divides a gradient by its own size, so an
 // element whose gradient is a millionth of its tensor's largest, which is as much as fp32 rounds, takes a
@@ -44,14 +44,14 @@ std::vector<double> without_key_bias(std::vector<double> qkv_bias) {
   return qkv_bias;
 }
 
-struct Case {
+struct GoldenCase {
   const char* model;
   const kernels::Table& (*table)();
   const char* table_name;
   int threads;
 };
 
-class Golden : public testing::TestWithParam<Case> {
+class Golden : public testing::TestWithParam<GoldenCase> {
  protected:
   const GoldenFile golden_{GetParam().model};
   WholeModel::Setup setup(Recompute recompute = Recompute::kNone, std::int64_t padded = kPadded) const {
@@ -79,22 +79,22 @@ TEST_P(Golden, HasTheParametersOfTheReference) {
 TEST_P(Golden, GivesTheLogitsOfEveryRow) {
   WholeModel model(setup());
   take_parameters(model, golden_);
-  EXPECT_LE(error(model.logits(), golden_.floats("logits")), kTolerance);
+  EXPECT_LE(error(model.logits(), golden_.floats("logits")), kGoldenTolerance);
 }
 
 TEST_P(Golden, GivesTheLossEveryGradientAndTheNorm) {
   WholeModel model(setup());
   take_parameters(model, golden_);
-  EXPECT_NEAR(model.loss_and_gradients(), golden_.scalar("loss"), kTolerance * golden_.scalar("loss"));
+  EXPECT_NEAR(model.loss_and_gradients(), golden_.scalar("loss"), kGoldenTolerance * golden_.scalar("loss"));
   double worst = 0;
   for (const auto& name : model.names()) {
     const auto ours = model.gradient(name), theirs = golden_.floats("grad/" + name);
-    EXPECT_LE(error(ours, theirs), kTolerance) << name;
+    EXPECT_LE(error(ours, theirs), kGoldenTolerance) << name;
     worst = std::max(worst, error(ours, theirs));
     if (!is_gpt2_qkv_bias(name)) continue;
     for (const double zero : key_bias(ours)) EXPECT_LE(std::abs(zero), kZeroTolerance) << name;
   }
-  EXPECT_NEAR(model.gradient_norm(), golden_.scalar("grad_norm"), kTolerance * golden_.scalar("grad_norm"));
+  EXPECT_NEAR(model.gradient_norm(), golden_.scalar("grad_norm"), kGoldenTolerance * golden_.scalar("grad_norm"));
   EXPECT_EQ(model.padding_gradient(), 0);
   RecordProperty("worst_gradient", testing::PrintToString(worst));
 }
@@ -107,9 +107,9 @@ TEST_P(Golden, SeesOneWrongParameter) {
   auto values = model.parameter(name);
   values[0] += 0.1;
   model.set_parameter(name, values);
-  EXPECT_GT(error(model.logits(), golden_.floats("logits")), kTolerance);
+  EXPECT_GT(error(model.logits(), golden_.floats("logits")), kGoldenTolerance);
   model.loss_and_gradients();
-  EXPECT_GT(error(model.gradient(name), golden_.floats("grad/" + name)), kTolerance);
+  EXPECT_GT(error(model.gradient(name), golden_.floats("grad/" + name)), kGoldenTolerance);
 }
 
 TEST_P(Golden, RecomputationChangesNoBit) {
@@ -132,9 +132,9 @@ TEST_P(Golden, TenStepsOfAdamWGiveTheLossesAndNorms) {
   ASSERT_EQ(losses.size(), 10u);
   for (std::size_t i = 0; i < losses.size(); ++i) {
     model.set_batch(golden_.step_batch(static_cast<std::int64_t>(i)));
-    EXPECT_NEAR(model.loss_and_gradients(), losses[i], kTolerance * losses[i]) << "step " << i + 1;
+    EXPECT_NEAR(model.loss_and_gradients(), losses[i], kGoldenTolerance * losses[i]) << "step " << i + 1;
     const double norm = model.gradient_norm();
-    EXPECT_NEAR(norm, norms[i], kTolerance * norms[i]) << "step " << i + 1;
+    EXPECT_NEAR(norm, norms[i], kGoldenTolerance * norms[i]) << "step " << i + 1;
     model.update(rates[i], static_cast<std::int64_t>(i) + 1, norm);
   }
   for (const auto& name : model.names()) {
@@ -168,7 +168,7 @@ TEST_P(Golden, AnyPaddingOfTheVocabularyGivesTheSameLoss) {
     EXPECT_NEAR(model.loss_and_gradients(), golden_.scalar("loss"), 1e-6 * golden_.scalar("loss")) << padded;
     EXPECT_EQ(model.padding_gradient(), 0) << padded;
     for (const auto& name : model.names()) {
-      EXPECT_LE(error(model.gradient(name), golden_.floats("grad/" + name)), kTolerance)
+      EXPECT_LE(error(model.gradient(name), golden_.floats("grad/" + name)), kGoldenTolerance)
           << name << " " << padded;
     }
   }
@@ -188,8 +188,8 @@ TEST_P(Golden, SeesPaddingThatIsNotMasked) {
   EXPECT_GT(std::abs(model.loss_and_gradients() - golden_.scalar("loss")), 0.1);
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> cases;
+std::vector<GoldenCase> cases() {
+  std::vector<GoldenCase> cases;
   for (const auto* model : kModels) {
     cases.push_back({model, &kernels::cpu::table, "cpu", 1});
     cases.push_back({model, &kernels::cpu::table, "cpu_3_threads", 3});

@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-struct Break {
+struct Breakdown {
   std::string why;
 };
 struct Done {};
@@ -29,7 +29,7 @@ class Worker final : public Actor {
   void down(const Down& down) override {
     if (!down.cause.ok()) fail(Status(absl::StatusCode::kAborted, "lost its source"), &down);
   }
-  void break_down(Break message) { fail(Status(absl::StatusCode::kDataLoss, message.why)); }
+  void break_down(Breakdown message) { fail(Status(absl::StatusCode::kDataLoss, message.why)); }
   void done(Done) { finish_job(); }
 
  private:
@@ -55,7 +55,7 @@ struct SupervisorTest : testing::Test {
 
 TEST_F(SupervisorTest, NamesTheFirstFailure) {
   start();
-  first.self().send(Break{"torn file"});
+  first.self().send(Breakdown{"torn file"});
   const Status status = world.run();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(std::string(status.message()).find("actor 'first' failed: torn file"), 0u);
@@ -64,7 +64,7 @@ TEST_F(SupervisorTest, NamesTheFirstFailure) {
 TEST_F(SupervisorTest, StopsAllOthersAtTheFirstFailure) {
   start();
   EXPECT_EQ(living().size(), 4u);
-  third.self().send(Break{"broke"});
+  third.self().send(Breakdown{"broke"});
   EXPECT_FALSE(world.run().ok());
   EXPECT_THAT(living(), testing::ElementsAre("supervisor"));
   EXPECT_THAT(std::string(world.system().outcome().message()), Not(HasSubstr("first")));
@@ -78,7 +78,7 @@ TEST(Supervisor, KeepsTheChainOfCauses) {
   world.system().add<Worker>("bystander");
   world.start();
   world.settle();
-  first.self().send(Break{"torn file"});
+  first.self().send(Breakdown{"torn file"});
   const std::string text(world.run().message());
   EXPECT_THAT(text, HasSubstr("actor 'first' failed: torn file; then 'second' failed: lost its source"));
   EXPECT_THAT(text, HasSubstr("then 'third' failed: lost its source (chain: first: torn file -> second: lost "
@@ -107,7 +107,7 @@ TEST_F(SupervisorTest, NamesTheFirstFailureWhateverTheOrderOfEvents) {
     again.system().add<Worker>("end", sink.self());
     again.start();
     again.settle();
-    source.self().send(Break{"torn"});
+    source.self().send(Breakdown{"torn"});
     EXPECT_EQ(std::string(again.run().message()).find("actor 'source' failed: torn"), 0u) << "seed " << seed;
   }
 }

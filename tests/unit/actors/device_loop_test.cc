@@ -14,7 +14,7 @@ using task::Key, task::Turn, task::Urgency;
 using testing::ElementsAre;
 
 // A device whose operations take a second each, and tasks of one operation that say when they run.
-class DeviceLoop : public testing::Test {
+class DeviceLoopTest : public testing::Test {
  protected:
   actors::DeviceLoop& device(int max_operations) {
     auto& loop = world_.system().add<actors::DeviceLoop>("device", stream_, world_.clock(), max_operations);
@@ -43,7 +43,7 @@ class DeviceLoop : public testing::Test {
 };
 
 
-TEST_F(DeviceLoop, StartsNothingWithoutRoom) {
+TEST_F(DeviceLoopTest, StartsNothingWithoutRoom) {
   auto& loop = device(0);
   for (int i = 0; i < 3; ++i) give(loop, {}, i);
   ASSERT_TRUE(world_.run().ok());
@@ -53,7 +53,7 @@ TEST_F(DeviceLoop, StartsNothingWithoutRoom) {
   EXPECT_EQ(owner_.count<TaskDone>(), 0u);
 }
 
-TEST_F(DeviceLoop, StartsWhatItHasRoomForAndTheRestAsOperationsComplete) {
+TEST_F(DeviceLoopTest, StartsWhatItHasRoomForAndTheRestAsOperationsComplete) {
   auto& loop = device(2);
   for (int i = 0; i < 5; ++i) give(loop, {}, i);
   handle_messages(loop);
@@ -65,7 +65,7 @@ TEST_F(DeviceLoop, StartsWhatItHasRoomForAndTheRestAsOperationsComplete) {
 }
 
 // However long the operations are, the device finds the next one waiting; and no more than that.
-TEST_F(DeviceLoop, KeepsTwoOperationsEnqueuedWhenEachIsLongerThanItsRunAhead) {
+TEST_F(DeviceLoopTest, KeepsTwoOperationsEnqueuedWhenEachIsLongerThanItsRunAhead) {
   auto& loop = device(256);
   for (int i = 0; i < 5; ++i) give(loop, {}, i, 1e12);
   handle_messages(loop);
@@ -74,7 +74,7 @@ TEST_F(DeviceLoop, KeepsTwoOperationsEnqueuedWhenEachIsLongerThanItsRunAhead) {
   EXPECT_EQ(loop.operations_started(), 5);
 }
 
-TEST_F(DeviceLoop, TakesTheMostUrgentTurn) {
+TEST_F(DeviceLoopTest, TakesTheMostUrgentTurn) {
   auto& loop = device(1);
   give(loop, {.urgency = Urgency::kEvaluate}, 0);  // there is room, so it goes
   handle_messages(loop);
@@ -90,7 +90,7 @@ TEST_F(DeviceLoop, TakesTheMostUrgentTurn) {
   EXPECT_THAT(ran_, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
 }
 
-TEST_F(DeviceLoop, TellsTheOwnerWithTheEventAfterWhichTheWorkIsDone) {
+TEST_F(DeviceLoopTest, TellsTheOwnerWithTheEventAfterWhichTheWorkIsDone) {
   auto& loop = device(1);
   give(loop, {}, 17);
   handle_messages(loop);
@@ -101,7 +101,7 @@ TEST_F(DeviceLoop, TellsTheOwnerWithTheEventAfterWhichTheWorkIsDone) {
   EXPECT_TRUE(owner_.last<TaskDone>().done.done());
 }
 
-TEST_F(DeviceLoop, FailsWithTheStreamsFirstError) {
+TEST_F(DeviceLoopTest, FailsWithTheStreamsFirstError) {
   auto& loop = device(1);
   stream_.enqueue([](device::StreamContext&) { return Status(absl::StatusCode::kInternal, "no such address"); });
   give(loop, {}, 0);

@@ -18,7 +18,7 @@ using namespace actors;
 using testing::Each, testing::FloatNear;
 
 // A shard of the embedding of a tiny model, on a device whose copies take a thousand times as long as its kernels.
-class ParameterShard : public testing::Test {
+class ParameterShardTest : public testing::Test {
  protected:
   void begin(bool tied) {
     model_ = {.family = models::Family::kLlama, .vocabulary = 30, .padded_vocabulary = 32, .layers = 1, .hidden = 8, .heads = 2,
@@ -67,14 +67,14 @@ class ParameterShard : public testing::Test {
   actor::Ref shard_;
 };
 
-TEST_F(ParameterShard, SaysWhenItsFirstWeightsAreThere) {
+TEST_F(ParameterShardTest, SaysWhenItsFirstWeightsAreThere) {
   begin(false);
   ASSERT_EQ(ledger_.count<ShardUpdated>(), 1u);
   EXPECT_EQ(ledger_.last<ShardUpdated>().step, StepId(0));
   EXPECT_GT(std::abs(values(memory_.master).front()), 0);
 }
 
-TEST_F(ParameterShard, WaitsForTheDecision) {
+TEST_F(ParameterShardTest, WaitsForTheDecision) {
   begin(false);
   set(memory_.gradient, 2);
   const auto before = values(memory_.master), gradient = values(memory_.gradient);
@@ -100,7 +100,7 @@ TEST_F(ParameterShard, WaitsForTheDecision) {
 }
 
 // On threads the stream can tell the ledger the norm, and the ledger decide, before the device loop's TaskDone gets here.
-TEST_F(ParameterShard, TakesADecisionThatComesBeforeItsNormTaskEnds) {
+TEST_F(ParameterShardTest, TakesADecisionThatComesBeforeItsNormTaskEnds) {
   begin(false);
   set(memory_.gradient, 2);
   const auto before = values(memory_.master);
@@ -114,7 +114,7 @@ TEST_F(ParameterShard, TakesADecisionThatComesBeforeItsNormTaskEnds) {
   EXPECT_THAT(values(memory_.gradient), Each(0.0f));
 }
 
-TEST_F(ParameterShard, LeavesEverythingWhenTheStepIsSkipped) {
+TEST_F(ParameterShardTest, LeavesEverythingWhenTheStepIsSkipped) {
   begin(false);
   set(memory_.gradient, 2);
   set(memory_.m, 0.5);
@@ -130,7 +130,7 @@ TEST_F(ParameterShard, LeavesEverythingWhenTheStepIsSkipped) {
 }
 
 // CASES T42: one accumulator per use, added once.
-TEST_F(ParameterShard, AddsTheTwoUsesOfATiedEmbeddingOnce) {
+TEST_F(ParameterShardTest, AddsTheTwoUsesOfATiedEmbeddingOnce) {
   begin(true);
   set(memory_.gradient, 1);
   set(memory_.head_gradient, 3);
@@ -152,7 +152,7 @@ TEST_F(ParameterShard, AddsTheTwoUsesOfATiedEmbeddingOnce) {
 }
 
 // CASES T15: the next update waits until the copy is made.
-TEST_F(ParameterShard, TheSnapshotIsOfOneStep) {
+TEST_F(ParameterShardTest, TheSnapshotIsOfOneStep) {
   begin(false);
   set(memory_.gradient, 2);
   tell(BlockGradientReady{StepId(1)});
@@ -176,7 +176,7 @@ TEST_F(ParameterShard, TheSnapshotIsOfOneStep) {
   EXPECT_EQ(ledger_.last<ShardUpdated>().step, StepId(2));
 }
 
-TEST_F(ParameterShard, TakesASnapshotOfAnotherStepForABug) {
+TEST_F(ParameterShardTest, TakesASnapshotOfAnotherStepForABug) {
   begin(false);
   EXPECT_DEATH(tell(SnapshotRequested{StepId(4)}), "is at step 0, a snapshot of 4 was asked");
 }

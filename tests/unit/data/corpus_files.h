@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "models/data/corpus.h"
+
 namespace troupe::data {
 
 // A fresh folder, removed at the end.
@@ -48,6 +50,11 @@ class TempFolder {
 inline void write_bytes(const std::string& path, const std::string& bytes) {
   std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// What open_corpus has against these files; empty if nothing.
+inline std::string refusal(const std::string& path, const CorpusOptions& options = {}) {
+  return std::string(open_corpus(path, options).status().message());
 }
 
 inline std::string read_bytes(const std::string& path) {

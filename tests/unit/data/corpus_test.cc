@@ -13,8 +13,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string refusal(const std::string& path) { return std::string(open_corpus(path).status().message()); }
-
 void write_at(const std::string& path, std::int64_t offset, const std::string& bytes) {
   const int file = open(path.c_str(), O_WRONLY);
   ASSERT_GE(file, 0);

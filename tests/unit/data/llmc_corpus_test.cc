@@ -10,8 +10,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string refusal(const std::string& path) { return std::string(open_corpus(path).status().message()); }
-
 std::vector<std::int32_t> read(const Corpus& corpus, std::int64_t begin, std::size_t count) {
   std::vector<std::int32_t> tokens(count);
   const Status status = corpus.read(begin, tokens);

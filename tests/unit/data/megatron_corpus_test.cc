@@ -18,10 +18,6 @@ std::vector<std::int32_t> read_all(const Corpus& corpus) {
   return tokens;
 }
 
-std::string refusal(const std::string& path, const CorpusOptions& options = {}) {
-  return std::string(open_corpus(path, options).status().message());
-}
-
 class MegatronCorpusOnDisk : public testing::Test {
  protected:
   void write(const IndexFile& index, const std::string& tokens) {

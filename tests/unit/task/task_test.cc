@@ -8,10 +8,10 @@
 namespace troupe::task {
 namespace {
 
-Task<> nothing() { co_return; }
+Task<> immediate() { co_return; }
 
 Task<> await_many(int count, int* reached) {
-  for (int i = 0; i < count; ++i) co_await nothing();
+  for (int i = 0; i < count; ++i) co_await immediate();
   *reached = count;
 }
 

@@ -1,0 +1,1 @@
+// Carries a precompiled header: pch/library.h or pch/test.h.
