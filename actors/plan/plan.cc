@@ -118,7 +118,7 @@ std::string human(double bytes) {
     bytes /= 1024;
     ++unit;
   }
-  return absl::StrFormat(unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
+  return absl::StrFormat("%.*f %s", unit ? 2 : 0, bytes, units[unit]);
 }
 
 }  // namespace

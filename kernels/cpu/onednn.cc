@@ -1,7 +1,5 @@
 #include "kernels/cpu/onednn.h"
 
-#include <omp.h>
-
 #include <array>
 #include <cstring>
 #include <list>
@@ -10,6 +8,9 @@
 
 #include "kernels/cpu/gemm.h"
 #include "oneapi/dnnl/dnnl.hpp"
+
+// Of g++'s OpenMP library; declared here because clang looks for omp.h in its own.
+extern "C" void omp_set_num_threads(int);
 
 namespace troupe::kernels::cpu {
 namespace {

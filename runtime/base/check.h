@@ -30,5 +30,5 @@ class CheckFailure {
 }  // namespace troupe
 
 #define TROUPE_CHECK(condition) \
-  while (!(condition)) [[unlikely]] \
+  while (!__builtin_expect(static_cast<bool>(condition), true)) \
   ::troupe::CheckFailure(__FILE__, __LINE__, #condition).stream()

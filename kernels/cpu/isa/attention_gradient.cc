@@ -123,8 +123,11 @@ void attention_group_gradient(const AttentionGroup<T>& g, const AttentionGroupGr
   s.k = take(padded_tokens * padded);
   s.dk = take(padded_tokens * padded);
   s.dv = take(padded_tokens * padded);
-  for (float** tile : {&s.q, &s.dout, &s.dq}) *tile = take(kBackwardTiles * kM * kRowStep);
-  for (float** tile : {&s.p, &s.ds}) *tile = take(kBackwardTiles * kM * kScoreStep);
+  s.q = take(kBackwardTiles * kM * kRowStep);
+  s.dout = take(kBackwardTiles * kM * kRowStep);
+  s.dq = take(kBackwardTiles * kM * kRowStep);
+  s.p = take(kBackwardTiles * kM * kScoreStep);
+  s.ds = take(kBackwardTiles * kM * kScoreStep);
   pack_all(s.k_panels, g.k, g.stride, g.tokens, padded_tokens, g.head_dim);
   pack_all(s.v_panels, g.v, g.stride, g.tokens, padded_tokens, g.head_dim);
   widen_all(s.k, g.k, g.stride, g.tokens, padded_tokens, g.head_dim, padded);

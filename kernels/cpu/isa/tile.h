@@ -24,7 +24,6 @@ TROUPE_SIMD void widen_row(float* to, const T* from, std::int64_t count) {
 }
 
 typedef std::uint16_t Halves8 __attribute__((vector_size(16)));
-typedef std::uint32_t Words4 __attribute__((vector_size(16)));
 typedef float Vector4 __attribute__((vector_size(16)));
 typedef std::uint32_t Words8 __attribute__((vector_size(32)));
 
@@ -36,8 +35,8 @@ TROUPE_SIMD void transpose_8x8(float* to, std::int64_t to_stride, const bfloat16
   const auto interleave = [](const Halves8* in, Halves8* out) {
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
-      out[2 * j] = __builtin_shuffle(in[j], in[j + 4], Halves8{0, 8, 1, 9, 2, 10, 3, 11});
-      out[2 * j + 1] = __builtin_shuffle(in[j], in[j + 4], Halves8{4, 12, 5, 13, 6, 14, 7, 15});
+      out[2 * j] = __builtin_shufflevector(in[j], in[j + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+      out[2 * j + 1] = __builtin_shufflevector(in[j], in[j + 4], 4, 12, 5, 13, 6, 14, 7, 15);
     }
   };
   interleave(r, s);
@@ -57,13 +56,13 @@ TROUPE_SIMD void transpose_8x8(float* to, std::int64_t to_stride, const float* f
       Vector4 r[4];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) __builtin_memcpy(&r[j], from + (half + j) * stride + k, 16);
-      const Vector4 a = __builtin_shuffle(r[0], r[2], Words4{0, 4, 1, 5}),
-                    b = __builtin_shuffle(r[0], r[2], Words4{2, 6, 3, 7});
-      const Vector4 c = __builtin_shuffle(r[1], r[3], Words4{0, 4, 1, 5}),
-                    d = __builtin_shuffle(r[1], r[3], Words4{2, 6, 3, 7});
+      const Vector4 a = __builtin_shufflevector(r[0], r[2], 0, 4, 1, 5),
+                    b = __builtin_shufflevector(r[0], r[2], 2, 6, 3, 7);
+      const Vector4 c = __builtin_shufflevector(r[1], r[3], 0, 4, 1, 5),
+                    d = __builtin_shufflevector(r[1], r[3], 2, 6, 3, 7);
       const Vector4 out[4] = {
-          __builtin_shuffle(a, c, Words4{0, 4, 1, 5}), __builtin_shuffle(a, c, Words4{2, 6, 3, 7}),
-          __builtin_shuffle(b, d, Words4{0, 4, 1, 5}), __builtin_shuffle(b, d, Words4{2, 6, 3, 7})};
+          __builtin_shufflevector(a, c, 0, 4, 1, 5), __builtin_shufflevector(a, c, 2, 6, 3, 7),
+          __builtin_shufflevector(b, d, 0, 4, 1, 5), __builtin_shufflevector(b, d, 2, 6, 3, 7)};
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) __builtin_memcpy(to + (k + i) * to_stride + half, &out[i], 16);
     }

@@ -108,7 +108,7 @@ Trial run(std::uint64_t seed) {
   auto& consumer = world.system().add<Consumer>("consumer", kTasks);
   for (int i = 0; i < kWorkers; ++i) {
     auto& stream = world.add_stream("device" + std::to_string(i), [i](std::uint64_t entry) {
-      return static_cast<std::int64_t>(500 * (i + 1) + 37 * (entry % 5));
+      return 500 * (i + 1) + static_cast<std::int64_t>(37u * (entry % 5u));
     });
     auto& worker = world.system().add<Worker>("worker" + std::to_string(i), stream);
     connect(*producer.outs[static_cast<std::size_t>(i)], worker.in, {.credits = 1 + i});

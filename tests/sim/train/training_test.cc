@@ -7,16 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/log.h"
+#include "runtime/base/sanitizer.h"
 #include "tests/sim/train/trial.h"
 
 namespace troupe::test {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kSeeds = 24;  // each shape of a job once
-#else
-constexpr std::uint64_t kSeeds = 200;
-#endif
+constexpr std::uint64_t kSeeds = kSanitized ? 24 : 200;  // 24: each shape of a job once
 
 class Simulation : public testing::Test {
  protected:

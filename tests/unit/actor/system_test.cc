@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "runtime/actor/sim_world.h"
+#include "runtime/base/sanitizer.h"
 
 namespace troupe::actor {
 namespace {
@@ -16,11 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kShare = 10;  // the sanitizers make everything ten times slower
-#else
-constexpr int kShare = 1;
-#endif
+constexpr int kShare = kSanitized ? 10 : 1;
 
 struct Ball {
   int left;

@@ -98,7 +98,7 @@ TEST(CorpusWriter, RefusesAnExistingCorpusUnlessForced) {
 
 // /dev/full is a disk without room. A kilobyte of tokens reaches it at finish, two megabytes while appending.
 TEST(CorpusWriter, SaysThatTheDiskIsFullAndLeavesNothing) {
-  for (const std::size_t tokens : {500, 1 << 20}) {
+  for (const std::size_t tokens : {500u, 1u << 20}) {
     for (const char* part : {".bin.partial", ".lengths.partial", ".idx.partial", ".json.partial"}) {
       const TempFolder folder;
       std::filesystem::create_symlink("/dev/full", folder / ("a" + std::string(part)));

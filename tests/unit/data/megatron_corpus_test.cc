@@ -145,7 +145,7 @@ TEST_F(MegatronCorpusOnDisk, RefusesIndicesThatDoNotFitTheirFile) {
   write_bytes(folder_ / "a.idx", bytes + "xx");  // two sequences: modes of a multimodal set
   EXPECT_TRUE(open_corpus(prefix_).ok());
   // Counts whose byte sizes overflow 64 bits.
-  for (const std::size_t at : {18, 26}) {
+  for (const std::size_t at : {18u, 26u}) {
     std::string huge = bytes;
     huge.replace(at, 8, field<std::uint64_t>(-1));
     write_bytes(folder_ / "a.idx", huge);

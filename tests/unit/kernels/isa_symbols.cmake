@@ -10,7 +10,7 @@ foreach(object IN LISTS objects)
   string(REPLACE ";" "," symbols "${symbols}")
   string(REPLACE "\n" ";" symbols "${symbols}")
   foreach(symbol IN LISTS symbols)
-    if(symbol STREQUAL "")
+    if(symbol STREQUAL "" OR symbol MATCHES " V (typeinfo|DW\\.ref)")  # nothing, or data of the sanitizers
       continue()
     endif()
     math(EXPR seen "${seen} + 1")

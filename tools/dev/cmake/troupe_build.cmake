@@ -30,6 +30,7 @@ if(NOT DEFINED TROUPE_FLAGS_${TROUPE_MODE})
 endif()
 # A test's own code need not be fast, and its build should be.
 set(TROUPE_TEST_FLAGS ${TROUPE_FLAGS_${TROUPE_MODE}})
+list(TRANSFORM TROUPE_TEST_FLAGS REPLACE "^-O1$" "-O0")
 list(TRANSFORM TROUPE_TEST_FLAGS REPLACE "^-O2$" "-O1")
 
 # troupe_options_target(NAME FLAG ...): what our own code is compiled with, beside FLAGs. -fPIC for libraries and programs alike, so
@@ -106,6 +107,9 @@ function(troupe_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_KIND} TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_KIND STREQUAL "fault" OR ARG_KIND STREQUAL "bench")
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
   if(NOT TARGET tests_${ARG_KIND})
     add_custom_target(tests_${ARG_KIND})
   endif()
