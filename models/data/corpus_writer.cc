@@ -88,7 +88,7 @@ StatusOr<std::unique_ptr<CorpusWriter>> CorpusWriter::create(const std::string& 
   for (const char* suffix : kPublished) {
     if (!options.force && fs::exists(fs::symlink_status(prefix + suffix, error))) {
       return absl::AlreadyExistsError(
-          absl::StrCat(prefix, suffix, ": exists; choose another output or say force to replace it"));
+          absl::StrCat(prefix, suffix, ": exists; choose another output, or say --force to replace it"));
     }
   }
   TROUPE_RETURN_IF_ERROR(writer->open_parts());

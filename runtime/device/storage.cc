@@ -16,7 +16,7 @@ Status errno_status(int error, const std::string& what) {
   const std::string text = absl::StrCat(what, ": ", std::strerror(error));
   switch (error) {
     case ENOSPC:
-    case EDQUOT: return absl::ResourceExhaustedError(text);
+    case EDQUOT: return absl::ResourceExhaustedError(absl::StrCat(text, "; free space there, or write elsewhere"));
     case ENOENT: return absl::NotFoundError(text);
     case EEXIST: return absl::AlreadyExistsError(text);
     case EACCES:
