@@ -56,6 +56,7 @@ struct OpenStep {
 struct StepFed {
   StepId step;
   std::int64_t waited_ns = 0;  // the stages could have taken a batch that was not read yet
+  std::uint64_t sample_hash = 0;  // of the step's sample ids, in order
 };
 struct LossTotal {
   double loss = 0;    // sum over tokens
@@ -93,6 +94,7 @@ struct StepReport {
   double loss = 0, grad_norm = 0, learning_rate = 0;
   std::int64_t tokens = 0;          // unmasked, of this step
   std::int64_t step_ns = 0, data_wait_ns = 0, checkpoint_wait_ns = 0;
+  std::uint64_t sample_hash = 0;    // of its sample ids, in order
   bool skipped = false;
   std::string skip_reason;
   std::optional<double> validation_loss;
@@ -127,6 +129,7 @@ struct RunState {
   std::int64_t updates = 0, skipped = 0;
   double loss_average = 0;          // of the spike guard; 0 before the first
   std::int64_t averaged = 0;        // losses in it
+  std::uint64_t data = 0;           // fingerprint of the training data: what a sample id means
 };
 struct SaveRequested {
   RunState state;

@@ -155,6 +155,11 @@ void check_batch(const JobConfig& config, Faults& faults) {
                faults.say("parallelism.data_parallel", config.parallelism.data_parallel), " = ", unit,
                ": nearest is ", nearest_multiples(training.global_batch, unit));
   }
+  if (config.validation.interval > 0 && config.validation.batch % training.micro_batch != 0) {
+    faults.add(faults.say("validation.batch", config.validation.batch), " must be a multiple of ",
+               faults.say("training.micro_batch", training.micro_batch), ": nearest is ",
+               nearest_multiples(config.validation.batch, training.micro_batch));
+  }
 }
 
 void check_lr(const JobConfig& config, Faults& faults) {

@@ -65,7 +65,6 @@ struct DataSection {
   DataFormat format = DataFormat::kAuto;
   bool document_mask = true;
   bool shuffle = true;
-  bool check_tokens = true;
   std::optional<int> end_of_document;
 };
 
@@ -101,6 +100,7 @@ struct CheckpointSection {
   std::int64_t interval = 500;  // 0: at the end only
   int keep_latest_k = 10;       // 0: all
   bool resume = true;
+  bool allow_other_data = false;
 };
 
 struct ValidationSection {

@@ -123,9 +123,7 @@ void declare_data_and_training(ConfigSchema& schema, JobConfig& config) {
       "auto: by the file's first bytes");
   schema.add("data.document_mask", &data.document_mask, "attention stays within a document")
       .known_as({"reset_attention_mask"});
-  schema.add("data.shuffle", &data.shuffle, "another order in each epoch, from job.seed");
-  schema.add("data.check_tokens", &data.check_tokens, "refuse a token that is not below model.vocab_size")
-      .known_as({"check_vocab", "vocab_check"});
+  schema.add("data.shuffle", &data.shuffle, "another order in each epoch, from job.seed; false: in order, again and again");
   schema
       .add("data.end_of_document", &data.end_of_document,
            "token that ends a document where the files do not say")
@@ -269,6 +267,8 @@ void declare_care(ConfigSchema& schema, JobConfig& config) {
       .add("checkpoint.resume", &config.checkpoint.resume,
            "go on from the newest complete one; false: refuse a folder that holds a run")
       .known_as({"load", "resume_from_checkpoint"});
+  schema.add("checkpoint.allow_other_data", &config.checkpoint.allow_other_data,
+             "resume although data.train, data.shuffle, training.seq_len or job.seed is another: samples may repeat");
 
   schema.describe_section("validation", "loss on data.validation, beside training");
   schema.add("validation.interval", &config.validation.interval, "steps between validations; 0: never")
@@ -278,7 +278,7 @@ void declare_care(ConfigSchema& schema, JobConfig& config) {
   schema.add("validation.steps", &config.validation.steps, "batches of one validation")
       .at_least(1)
       .known_as({"eval_iters", "max_steps"});
-  schema.add("validation.batch", &config.validation.batch, "sequences of a batch; 0: training.micro_batch")
+  schema.add("validation.batch", &config.validation.batch, "sequences of a batch, computed by training.micro_batch; 0: one of those")
       .between(0, 1 << 20)
       .alias("validation.local_batch_size")
       .known_as({"micro_batch", "batch_size"});

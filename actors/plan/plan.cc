@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -128,6 +129,9 @@ Cluster Cluster::of_this_machine(const JobConfig& job) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   cluster.threads = job.device.threads > 0 ? job.device.threads : cores;
   cluster.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  // a container may have less, and says so here ("max" is no number: no limit)
+  std::int64_t limit = 0;
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit) cluster.memory_bytes = std::min(cluster.memory_bytes, limit);
   return cluster;
 }
 
@@ -143,7 +147,8 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.recompute = recompute_of(job.training.recompute);
   plan.global_batch = job.training.global_batch;
   plan.micro_batches = static_cast<int>(plan.global_batch / job.training.micro_batch);
-  plan.evaluation_batches = job.validation.interval > 0 ? static_cast<int>(job.validation.steps) : 0;
+  plan.evaluation_batches =
+      job.validation.interval > 0 ? static_cast<int>(job.validation.steps * job.validation.batch / job.training.micro_batch) : 0;
   plan.threads = cluster.threads;
   plan.stages = place(plan.model, job, plan.micro_batches);
   for (std::int32_t block = 0; block < plan.model.blocks(); ++block) {

@@ -49,6 +49,7 @@ class BatchFeed {
   // The oldest batch that was read is handed over; a bug if there is none.
   BatchPlace hand_over();
 
+  SampleId sample(const BatchPlace& place, std::int64_t row) const { return setup_.samples(place, row); }
   // Batches that a stage has, queued or in work.
   int with_stage(int stage) { return out(stage).in_flight() - static_cast<int>(pending_.size()); }
   bool pending() const { return !pending_.empty(); }

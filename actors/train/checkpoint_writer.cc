@@ -1,6 +1,8 @@
 #include "actors/train/checkpoint_writer.h"
 
+#include "absl/strings/str_cat.h"
 #include "models/checkpoint/directory.h"
+#include "runtime/base/log.h"
 
 namespace troupe::actors {
 namespace {
@@ -62,8 +64,12 @@ void CheckpointWriter::write_when_complete() {
     const auto begin = setup_.clock.now_ns();
     const auto sources = snapshot_sources(setup_.plan, setup_.shards);
     auto folder = checkpoint::save_checkpoint(setup_.disk, setup_.output, facts_of(setup_.plan, state, setup_.seed, setup_.config), sources);
-    Status result = folder.status();
-    if (result.ok()) result = checkpoint::prune(setup_.disk, setup_.output, setup_.keep_latest_k).status();
+    const Status result = folder.status();
+    if (result.ok()) {  // the checkpoint is there whatever becomes of the older ones
+      if (const Status pruned = checkpoint::prune(setup_.disk, setup_.output, setup_.keep_latest_k).status(); !pruned.ok()) {
+        log_warning(absl::StrCat("an older checkpoint could not be removed: ", std::string(pruned.message())));
+      }
+    }
     ledger.send(SaveDone{state.step, result, folder.ok() ? *folder : "", setup_.clock.now_ns() - begin});
   });
 }
@@ -85,7 +91,8 @@ std::vector<checkpoint::TensorSource> snapshot_sources(const plan::Plan& plan, s
 checkpoint::CheckpointFacts facts_of(const plan::Plan& plan, const RunState& state, std::uint64_t seed, const std::string& config) {
   return {.model = models::describe(plan.model), .step = state.step, .samples = state.samples, .tokens = state.tokens, .seed = seed,
           .doubles = {{"loss_average", state.loss_average}},
-          .integers = {{"averaged", state.averaged}, {"skipped", state.skipped}, {"updates", state.updates}},
+          .integers = {{"averaged", state.averaged}, {"skipped", state.skipped}, {"updates", state.updates},
+                       {"data", static_cast<std::int64_t>(state.data)}},
           .config = config};
 }
 
@@ -114,7 +121,8 @@ StatusOr<RunState> restore(const checkpoint::CheckpointReader& reader, const pla
     return it == facts.integers.end() ? 0 : it->second;
   };
   RunState state{.step = facts.step, .samples = facts.samples, .tokens = facts.tokens, .updates = integer("updates"),
-                 .skipped = integer("skipped"), .averaged = integer("averaged")};
+                 .skipped = integer("skipped"), .averaged = integer("averaged"),
+                 .data = static_cast<std::uint64_t>(integer("data"))};
   if (auto it = facts.doubles.find("loss_average"); it != facts.doubles.end()) state.loss_average = it->second;
   return state;
 }

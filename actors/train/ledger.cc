@@ -80,7 +80,9 @@ void Ledger::norm_measured(NormMeasured message) {
 }
 
 void Ledger::fed(StepFed message) {
-  if (open_ && message.step == report_.step) report_.data_wait_ns = message.waited_ns;
+  if (!open_ || message.step != report_.step) return;
+  report_.data_wait_ns = message.waited_ns;
+  report_.sample_hash = message.sample_hash;
 }
 
 void Ledger::decide_if_known() {

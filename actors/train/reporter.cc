@@ -30,9 +30,9 @@ std::string MetricsLine::to_json() const {
   const auto& r = report;
   std::string text = absl::StrFormat(
       R"({"step": %d, "loss": %s, "grad_norm": %s, "lr": %s, "tokens": %d, "tokens_per_s": %s, "mfu": %s, "step_s": %s, )"
-      R"("data_wait_s": %s, "checkpoint_wait_s": %s, "skipped": %s)",
+      R"("data_wait_s": %s, "checkpoint_wait_s": %s, "sample_hash": "%016x", "skipped": %s)",
       r.step.value, number(r.loss), number(r.grad_norm), number(r.learning_rate), tokens, number(tokens_per_s), number(mfu),
-      number(seconds(r.step_ns)), number(seconds(r.data_wait_ns)), number(seconds(r.checkpoint_wait_ns)), r.skipped ? "true" : "false");
+      number(seconds(r.step_ns)), number(seconds(r.data_wait_ns)), number(seconds(r.checkpoint_wait_ns)), r.sample_hash, r.skipped ? "true" : "false");
   if (r.validation_loss) absl::StrAppend(&text, R"(, "val_loss": )", number(*r.validation_loss));
   return text + "}";
 }

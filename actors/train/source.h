@@ -8,6 +8,7 @@
 
 #include "actors/train/batch_feed.h"
 #include "models/data/batch_layout.h"
+#include "models/data/sampler.h"
 #include "runtime/actor/actor.h"
 
 namespace troupe::actors {
@@ -42,6 +43,7 @@ class Source : public actor::Actor {
   StepId open_;                    // batches up to this step may be handed over
   std::int64_t waiting_since_ns_ = -1;
   std::int64_t waited_ns_ = 0;     // in the open step
+  data::SampleHash sample_hash_;   // of the batches of the open step that were handed over
 };
 
 }  // namespace troupe::actors

@@ -1,8 +1,11 @@
 #include "actors/train/training_job.h"
 
+#include <algorithm>
 #include <filesystem>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "actors/train/checkpoint_writer.h"
 #include "actors/train/evaluator.h"
 #include "actors/train/ledger.h"
@@ -23,7 +26,37 @@ StatusOr<std::unique_ptr<const data::Corpus>> open_for(const plan::JobConfig& jo
   data::CorpusOptions options{.vocab_size = static_cast<std::int32_t>(plan.model.vocabulary)};
   if (job.data.end_of_document) options.end_of_document = *job.data.end_of_document;
   TROUPE_ASSIGN_OR_RETURN(auto corpus, data::open_corpus(path, options));
+  const bool megatron = corpus->facts().format == "megatron";
+  if (job.data.format != plan::DataFormat::kAuto && megatron != (job.data.format == plan::DataFormat::kMegatron)) {
+    return absl::InvalidArgumentError(absl::StrCat("data.format = ", megatron ? "llmc" : "megatron", " but ", path, " is a corpus of format ",
+                                                   corpus->facts().format, "; say data.format = \"auto\", or name another corpus"));
+  }
   return std::unique_ptr<const data::Corpus>(std::move(corpus));
+}
+
+// Settings of `now` that `before` does not have with this value, as "section.key = value".
+std::vector<std::string> changed_settings(const std::string& before, const std::string& now) {
+  const auto settings = [](const std::string& text) {
+    std::vector<std::string> found;
+    std::string section;
+    const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+    for (std::string line : lines) {
+      line = line.substr(0, line.find(" #"));
+      absl::StripAsciiWhitespace(&line);
+      if (line.starts_with('[')) {
+        section = line.substr(1, line.find(']') - 1);
+      } else if (!line.empty() && !line.starts_with('#')) {
+        found.push_back(absl::StrCat(section, ".", line));
+      }
+    }
+    return found;
+  };
+  const auto old = settings(before);
+  std::vector<std::string> changed;
+  for (auto& setting : settings(now)) {
+    if (std::find(old.begin(), old.end(), setting) == old.end()) changed.push_back(std::move(setting));
+  }
+  return changed;
 }
 
 }  // namespace
@@ -59,7 +92,8 @@ Status TrainingJob::open_data() {
                                     .restart_positions = false};
   TROUPE_ASSIGN_OR_RETURN(auto corpus, open_for(job_, plan_, job_.data.train));
   TROUPE_ASSIGN_OR_RETURN(auto training,
-                          data::SampleSource::for_training(std::move(corpus), samples, static_cast<std::uint64_t>(job_.job.seed)));
+                          data::SampleSource::for_training(std::move(corpus), samples, static_cast<std::uint64_t>(job_.job.seed),
+                                                           job_.data.shuffle ? data::SampleOrder::kShuffled : data::SampleOrder::kRepeated));
   training_data_.emplace(std::move(training));
   if (plan_.evaluation_batches == 0) return ok();
   if (job_.data.validation.empty()) {
@@ -110,9 +144,19 @@ Status TrainingJob::resume() {
           newest->path, " was saved after ", start_.samples, " samples in ", start_.step.value, " steps, but training.global_batch = ",
           plan_.global_batch, ": resume with the global batch it was made with"));
     }
+    if (start_.data != 0 && start_.data != training_data_->fingerprint() && !job_.checkpoint.allow_other_data) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          newest->path, " was made with other samples: the corpus data.train = ", job_.data.train, ", data.shuffle, training.seq_len = ",
+          plan_.geometry.seq_len, " or job.seed = ", job_.job.seed,
+          " is not what it was. Resume with the same, choose another job.output, or say --checkpoint.allow_other_data=true"));
+    }
     TROUPE_RETURN_IF_ERROR(cut_metrics(metrics_path(job_), start_.step));
     log_info(absl::StrCat("resuming after step ", start_.step.value, " from ", newest->path));
+    for (const auto& setting : changed_settings(reader.manifest().facts.config, plan::resolved(job_))) {
+      log_info(absl::StrCat("not as in the checkpoint: ", setting));
+    }
   }
+  start_.data = training_data_->fingerprint();
   TROUPE_RETURN_IF_ERROR(checkpoint::remove_leftovers(*disk_, job_.job.output).status());
   return device::write_file_durably(job_.job.output + "/config.resolved.toml", plan::resolved(job_));
 }

@@ -33,12 +33,13 @@ StatusOr<std::int64_t> SampleSource::windows(const Corpus& corpus, const SampleO
 }
 
 StatusOr<SampleSource> SampleSource::for_training(std::unique_ptr<const Corpus> corpus,
-                                                  const SampleOptions& options, std::uint64_t seed) {
+                                                  const SampleOptions& options, std::uint64_t seed,
+                                                  SampleOrder order) {
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t count, windows(*corpus, options));
   const auto print =
       fold({static_cast<std::uint64_t>(corpus->tokens()), corpus->facts().content_xxh3.value_or(0),
-            static_cast<std::uint64_t>(options.seq_len), seed});
-  return SampleSource(std::move(corpus), options, Sampler(SampleOrder::kShuffled, count, seed), print);
+            static_cast<std::uint64_t>(options.seq_len), seed, static_cast<std::uint64_t>(order)});
+  return SampleSource(std::move(corpus), options, Sampler(order, count, seed), print);
 }
 
 StatusOr<SampleSource> SampleSource::for_validation(std::unique_ptr<const Corpus> corpus,

@@ -48,9 +48,10 @@ struct SampleOptions {
 
 class SampleSource {
  public:
-  // Endless epochs in the order f(seed, epoch).
+  // Endless epochs: in the order f(seed, epoch), or kRepeated in the corpus's own.
   static StatusOr<SampleSource> for_training(std::unique_ptr<const Corpus> corpus,
-                                             const SampleOptions& options, std::uint64_t seed);
+                                             const SampleOptions& options, std::uint64_t seed,
+                                             SampleOrder order = SampleOrder::kShuffled);
   // The first `samples` (validation steps x batch) windows, in order: sample ids 0 .. samples - 1 at each
   // evaluation.
   static StatusOr<SampleSource> for_validation(std::unique_ptr<const Corpus> corpus,
@@ -62,7 +63,7 @@ class SampleSource {
   const Sampler& sampler() const { return sampler_; }
   const SampleOptions& options() const { return options_; }
   // Saved with the cursor: sample ids mean the same after a resume only if this is the same (corpus, seq_len,
-  // seed).
+  // order, seed).
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:

@@ -12,11 +12,10 @@ Sampler::Sampler(SampleOrder order, std::int64_t samples_per_epoch, std::uint64_
 
 std::int64_t Sampler::window(SampleId sample) const {
   TROUPE_CHECK(sample.value >= 0) << "sample " << sample;
-  TROUPE_CHECK(order_ == SampleOrder::kShuffled || sample.value < samples_per_epoch_)
+  TROUPE_CHECK(order_ != SampleOrder::kSequential || sample.value < samples_per_epoch_)
       << "sample " << sample << " of " << samples_per_epoch_ << " for validation";
   const std::int64_t position = sample.value % samples_per_epoch_;
-  return order_ == SampleOrder::kSequential ? position
-                                            : Shuffle(samples_per_epoch_, seed_, epoch(sample))(position);
+  return order_ == SampleOrder::kShuffled ? Shuffle(samples_per_epoch_, seed_, epoch(sample))(position) : position;
 }
 
 void SampleHash::add(SampleId sample) {

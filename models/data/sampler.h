@@ -18,6 +18,7 @@ namespace troupe::data {
 
 enum class SampleOrder {
   kShuffled,    // training
+  kRepeated,    // training without shuffling: the same order in each epoch
   kSequential,  // validation: the same first samples at each evaluation
 };
 

@@ -2,6 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "runtime/base/check.h"
 
 namespace troupe::device {
@@ -13,7 +16,11 @@ BufferPool::BufferPool(std::int64_t capacity_bytes) : capacity_(rounded(capacity
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   TROUPE_CHECK(mapped != MAP_FAILED) << "cannot map " << capacity_ << " bytes for the device pool";
   madvise(mapped, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
-  madvise(mapped, static_cast<std::size_t>(capacity_), MADV_POPULATE_WRITE);
+  if (madvise(mapped, static_cast<std::size_t>(capacity_), MADV_POPULATE_WRITE) != 0) {
+    TROUPE_CHECK(errno == EINVAL) << "cannot populate " << capacity_ << " bytes for the device pool: " << std::strerror(errno);
+    // a kernel before 5.14 does not know it: touch every page
+    for (std::int64_t at = 0; at < capacity_; at += 4096) static_cast<volatile std::byte*>(mapped)[at] = std::byte{0};
+  }
   arena_ = static_cast<std::byte*>(mapped);
   free_.emplace(0, capacity_);
 }
@@ -30,6 +37,13 @@ Buffer BufferPool::take(const std::string& term, std::int64_t bytes) {
   const std::int64_t size = rounded(bytes);
   std::lock_guard lock(mutex_);
   ++takes_;
+  if (size == 0) {  // nothing, of which even a full pool has enough
+    block->data = arena_;
+    block->pool = this;
+    Buffer buffer;
+    buffer.block_ = std::move(block);
+    return buffer;
+  }
   for (auto it = free_.begin(); it != free_.end(); ++it) {
     if (it->second < size) continue;
     const auto [offset, room] = *it;

@@ -1,6 +1,7 @@
 // Files, for work on a storage stream: a stream whose thread may block on disks. Handlers never call these.
 //
-// Errors name the path and what the system said; kResourceExhausted for a full disk.
+// Errors name the path and what the system said; kResourceExhausted for a full disk, kNotFound,
+// kAlreadyExists, kPermissionDenied as they say, kUnavailable for the rest.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +37,8 @@ StatusOr<std::string> read_file(const std::string& path);
 Status rename_durably(const std::string& from, const std::string& to);
 Status sync_folder(const std::string& path);
 
-// A Status from errno: kResourceExhausted for ENOSPC and EDQUOT, kNotFound for ENOENT, else kUnavailable or kInternal.
+// A Status from errno: kResourceExhausted for ENOSPC and EDQUOT, kNotFound for ENOENT, kAlreadyExists
+// for EEXIST, kPermissionDenied for EACCES, EPERM and EROFS, else kUnavailable.
 Status errno_status(int error, const std::string& what);
 
 }  // namespace troupe::device

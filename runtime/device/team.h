@@ -4,6 +4,7 @@
 // then sleep. Threads: run() by one thread, the stream's, which is member 0. Nothing in `body` may throw or call run().
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <thread>

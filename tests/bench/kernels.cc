@@ -41,6 +41,10 @@ class KernelBench {
     }
     elementwise();
     optimizer();
+    for (const DType type : {DType::kBF16, DType::kF32}) {
+      attention(type);
+      loss(type);
+    }
   }
   std::vector<BenchRow> rows;
 
@@ -250,6 +254,38 @@ class KernelBench {
     product("matmul_weight_gradient", type, operations, 0.7, [&](auto& s) {
       table_.matmul_weight_gradient(s, {dweight, {}, y, x});
     });
+  }
+
+  void attention(DType type) {
+    constexpr std::int64_t kBatch = 4, kTokens = 512, kHeadDim = 64;
+    constexpr int kHeads = 12;
+    TROUPE_CHECK(table_.attention_scratch_bytes(kTokens, kHeadDim, threads_) <= kScratchBytes) << "the bench's scratch is too small";
+    const Tensor qkv = tensor(type, {kBatch, kTokens, 3 * kHeads * kHeadDim}), dqkv = tensor(type, {kBatch, kTokens, 3 * kHeads * kHeadDim});
+    const Tensor out = tensor(type, {kBatch, kTokens, kHeads * kHeadDim}), sums = tensor(DType::kF32, {kBatch, kHeads, kTokens});
+    // two products forward, five backward, of which causality needs half
+    const double product_operations = 2.0 * kBatch * kHeads * kTokens * kTokens * kHeadDim / 2;
+    product("attention", type, 2 * product_operations, 0.3, [&](auto& s) {
+      table_.attention(s, {out, sums, qkv, {}, kHeads, kHeads, 0.125f});
+    });
+    product("attention_input_gradient", type, 5 * product_operations, 0.3, [&](auto& s) {
+      table_.attention_input_gradient(s, {dqkv, out, out, qkv, sums, {}, kHeads, kHeads, 0.125f});
+    });
+  }
+
+  void loss(DType type) {
+    constexpr std::int64_t kTokens = 1024, kHidden = 768, kVocabulary = 16384, kChunk = 512;
+    TROUPE_CHECK(cross_entropy_scratch_bytes(kChunk, kVocabulary, kHidden, threads_) <= kScratchBytes) << "the bench's scratch is too small";
+    const Tensor x = tensor(type, {kTokens, kHidden}), dx = tensor(type, {kTokens, kHidden}), weight = tensor(type, {kVocabulary, kHidden});
+    const Tensor losses = tensor(DType::kF32, {kTokens}), targets = tensor(DType::kI32, {kTokens});
+    const Tensor dweight = tensor(DType::kF32, {kVocabulary, kHidden}), logits = tensor(DType::kF32, {kTokens, kVocabulary});
+    const double product_operations = 2.0 * kTokens * kHidden * kVocabulary;
+    product("cross_entropy_head", type, 3 * product_operations, 0.6, [&](auto& s) {
+      table_.cross_entropy_head(s, {losses, x, weight, targets, kVocabulary, dx, dweight, kChunk});
+    });
+    product("logits", type, product_operations, 0.6, [&](auto& s) { table_.logits(s, {logits, x, weight}); });
+    if (type != DType::kF32) return;
+    const Tensor many = tensor(DType::kF32, {kElements}), many_targets = tensor(DType::kI32, {kElements}), total = tensor(DType::kF64, {2});
+    memory("loss_sum", type, 8.0 * static_cast<double>(kElements), 0.4, [&](auto& s) { table_.loss_sum(s, {total, many, many_targets}); });
   }
 
   const int threads_;

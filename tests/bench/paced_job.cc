@@ -31,7 +31,13 @@ void write_random_tokens(const std::string& path, std::int64_t tokens, std::int6
 
 }  // namespace
 
-PacedJob::PacedJob(const PacedOptions& o) {
+StatusOr<std::unique_ptr<PacedJob>> PacedJob::create(const PacedOptions& options) {
+  std::unique_ptr<PacedJob> made(new PacedJob);
+  TROUPE_RETURN_IF_ERROR(made->start(options));
+  return made;
+}
+
+Status PacedJob::start(const PacedOptions& o) {
   std::string pattern = (std::filesystem::temp_directory_path() / "troupe-bench-XXXXXX").string();
   TROUPE_CHECK(mkdtemp(pattern.data()) != nullptr) << pattern;
   folder_ = pattern;
@@ -40,13 +46,12 @@ PacedJob::PacedJob(const PacedOptions& o) {
       folder_, "/tokens.bin\"\ndocument_mask = false\n[training]\nsteps = 1000000\nseq_len = ", o.seq_len, "\nmicro_batch = ", o.batch,
       "\nglobal_batch = ", o.batch, "\ndtype = \"", o.dtype, "\"\n[parallelism]\npipeline = ", o.stages, "\n[checkpoint]\ninterval = ",
       o.save_every, "\nkeep_latest_k = 1\n");
-  const auto job = plan::parse_job_config(config, "bench.toml", {});
-  TROUPE_CHECK(job.ok()) << std::string(job.status().message());
-  const auto model = plan::model_of(*job);
-  TROUPE_CHECK(model.ok()) << std::string(model.status().message());
-  write_random_tokens(folder_ + "/tokens.bin", 1 << 20, model->vocabulary);
-  auto planned = plan::make_plan(*job, plan::Cluster::of_this_machine(*job), kernels::cpu::table());
-  TROUPE_CHECK(planned.ok()) << std::string(planned.status().message());
+  TROUPE_ASSIGN_OR_RETURN(const auto job, plan::parse_job_config(config, "the bench's config", {}));
+  TROUPE_ASSIGN_OR_RETURN(const auto model, plan::model_of(job));
+  const auto cluster = plan::Cluster::of_this_machine(job);
+  TROUPE_ASSIGN_OR_RETURN(auto planned, plan::make_plan(job, cluster, kernels::cpu::table()));
+  TROUPE_RETURN_IF_ERROR(plan::fits(planned, cluster));
+  write_random_tokens(folder_ + "/tokens.bin", 1 << 20, std::min<std::int64_t>(model.vocabulary, 1 << 16));
   actors::JobOptions options{.save = o.save_every > 0, .console = actors::Reporter::Console::kNone};
   options.hold_after = StepId(0);
   options.on_step = [this](const actors::StepReport& report) {
@@ -56,15 +61,16 @@ PacedJob::PacedJob(const PacedOptions& o) {
     }
     reported_.notify_all();
   };
-  auto made = actors::TrainingJob::create(*job, *std::move(planned), actors::World::on_this_machine(kernels::cpu::table(), clock_), options);
-  TROUPE_CHECK(made.ok()) << std::string(made.status().message());
-  job_ = *std::move(made);
+  TROUPE_ASSIGN_OR_RETURN(
+      job_, actors::TrainingJob::create(job, std::move(planned), actors::World::on_this_machine(kernels::cpu::table(), clock_), options));
   job_->start();
+  return ok();
 }
 
 PacedJob::~PacedJob() {
   job_.reset();
-  std::filesystem::remove_all(folder_);
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
 actors::StepReport PacedJob::step() {

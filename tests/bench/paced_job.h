@@ -18,10 +18,10 @@ struct PacedOptions {
   int save_every = 0;              // 0: none
 };
 
-// Trains on random tokens in a temporary folder. Threads: one. Errors: a CHECK, this is a measurement.
+// Trains on random tokens in a temporary folder. Threads: one. Errors: those of the config, the plan and the machine's memory.
 class PacedJob {
  public:
-  explicit PacedJob(const PacedOptions& options);
+  static StatusOr<std::unique_ptr<PacedJob>> create(const PacedOptions& options);
   ~PacedJob();
 
   // One step of one micro-batch; its report.
@@ -31,6 +31,9 @@ class PacedJob {
   actors::JobSummary summary() const { return job_->summary(); }
 
  private:
+  PacedJob() = default;
+  Status start(const PacedOptions& options);
+
   std::string folder_;
   SteadyClock clock_;
   std::unique_ptr<actors::TrainingJob> job_;

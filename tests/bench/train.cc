@@ -47,9 +47,66 @@ Pairs in_turns(int pairs, const std::function<double()>& first, const std::funct
   return result;
 }
 
+// Each measurement over the one before of the same: how far a pair of equals lies apart.
+double spread_against_itself(const std::vector<double>& values) {
+  std::vector<double> ratios;
+  for (std::size_t i = 1; i < values.size(); ++i) ratios.push_back(values[i] / values[i - 1]);
+  return spread(ratios);
+}
+
 void add_ratio(std::vector<BenchRow>& rows, const std::string& name, double bar, const Pairs& pairs, const std::string& definition) {
   rows.push_back({name, median(pairs.ratios), "ratio", bar, median(pairs.second), definition});
-  rows.push_back({name + ".spread", spread(pairs.ratios), "ratio", 0, 0, "half the distance between the quartiles of the pairs, over their median"});
+  rows.push_back({name + ".spread", spread_against_itself(pairs.second), "ratio", 0, 0,
+                  "pairs of the second against itself, one after the other: half the distance between the quartiles, over the median"});
+}
+
+using Words = std::vector<std::string>;
+
+Words joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// What the peer must be told to do the same work.
+StatusOr<Words> same_work(const plan::Plan& plan, const std::string& model_name) {
+  const auto& m = plan.model;
+  if (m.family != models::Family::kGpt2) {
+    return absl::InvalidArgumentError(absl::StrCat("--peer-python: the peer trains GPT-2, not ", model_name, "; leave it out, or take a gpt2 preset"));
+  }
+  const auto word = [](const char* name, std::int64_t value) { return Words{name, absl::StrCat(value)}; };
+  Words words = word("--batch", plan.geometry.batch);
+  for (const Words& more : {word("--seq", plan.geometry.seq_len), word("--threads", plan.threads), word("--layers", m.layers),
+                            word("--heads", m.heads), word("--channels", m.hidden), word("--vocabulary", m.vocabulary)}) {
+    words = joined(words, more);
+  }
+  return words;
+}
+
+// The fastest way of PyTorch on this machine, by one step each of two layers: a way that cannot start is left out. For bf16 any type
+// may be the fastest; for fp32 only fp32 is the same work.
+StatusOr<Words> fastest_peer(const TrainOptions& options, const Words& work) {
+  Words fastest;
+  double best = 0;
+  Status why = absl::NotFoundError("no peer");
+  for (const char* dtype : {"fp32", "bf16"}) {
+    if (options.job.dtype == "fp32" && std::string(dtype) == "bf16") continue;
+    for (const char* mode : {"eager", "compile"}) {
+      const Words way{"--dtype", dtype, "--mode", mode};
+      const auto speed = [&]() -> StatusOr<double> {
+        TROUPE_ASSIGN_OR_RETURN(auto peer, PeerProcess::start(options.peer_python, options.peer_script,
+                                                              joined(joined(work, way), {"--layers", "2", "--batch", "1", "--seq", "256", "--warm-up", "1"})));
+        return peer.run_step();
+      }();
+      if (!speed.ok()) {
+        why = speed.status();
+      } else if (*speed > best) {
+        best = *speed;
+        fastest = way;
+      }
+    }
+  }
+  if (fastest.empty()) return why;
+  return fastest;
 }
 
 double share(std::int64_t part_ns, std::int64_t whole_ns) { return whole_ns > 0 ? static_cast<double>(part_ns) / static_cast<double>(whole_ns) : 0; }
@@ -60,7 +117,8 @@ StatusOr<TrainFigures> bench_train(const TrainOptions& options) {
   TrainFigures figures;
   figures.formula = models::training_flops_formula();
   auto& rows = figures.rows;
-  PacedJob job(options.job);
+  TROUPE_ASSIGN_OR_RETURN(const auto first, PacedJob::create(options.job));
+  PacedJob& job = *first;
   const auto tokens_per_s = [](PacedJob& of) {
     const auto report = of.step();
     return of.tokens_per_step() / seconds(report.step_ns);
@@ -90,7 +148,8 @@ StatusOr<TrainFigures> bench_train(const TrainOptions& options) {
   rows.push_back({"train.ratio", figures.ratio, "ratio", 0.70, figures.matmul_flops_per_s,
                   absl::StrCat("model FLOP/s (", figures.formula, ") over the best product of the model's own shapes in ", options.job.dtype,
                                ", measured in turns with the steps; median of pairs")});
-  rows.push_back({"train.ratio.spread", spread(ratios), "ratio", 0, 0, "half the distance between the quartiles of the pairs, over their median"});
+  rows.push_back({"train.ratio.spread", spread_against_itself(speeds), "ratio", 0, 0,
+                  "a step against the one before: half the distance between the quartiles, over the median"});
   rows.push_back({"train.memory", memory, "ratio", 1.10, 0, "peak resident bytes after two steps over the plan's total; between 0.90 and 1.10"});
   rows.push_back({"train.allocations", static_cast<double>(job.summary().pool_takes - takes), "buffers", 0, 0, "device buffers taken after step 2"});
   rows.push_back({"train.data_wait", share(data_ns, step_ns), "share", 0.005, 0, "time a stage had room and no batch was read, over step time; at most"});
@@ -98,7 +157,8 @@ StatusOr<TrainFigures> bench_train(const TrainOptions& options) {
   if (options.compare_stages > 0) {
     PacedOptions staged = options.job;
     staged.stages = options.compare_stages;
-    PacedJob other(staged);
+    TROUPE_ASSIGN_OR_RETURN(const auto second, PacedJob::create(staged));
+    PacedJob& other = *second;
     other.step();
     other.step();
     const auto pairs = in_turns(options.pairs, [&] { return tokens_per_s(other); }, [&] { return tokens_per_s(job); });
@@ -108,7 +168,8 @@ StatusOr<TrainFigures> bench_train(const TrainOptions& options) {
   if (options.compare_saves > 0) {
     PacedOptions saving = options.job;
     saving.save_every = options.compare_saves;
-    PacedJob other(saving);
+    TROUPE_ASSIGN_OR_RETURN(const auto second, PacedJob::create(saving));
+    PacedJob& other = *second;
     other.step();
     std::int64_t waited_ns = 0, whole_ns = 0;
     // A pair is a whole interval between two saves, so that each has its share of one.
@@ -128,7 +189,12 @@ StatusOr<TrainFigures> bench_train(const TrainOptions& options) {
                     "time the compute stream stood waiting for a snapshot, over step time; at most"});
   }
   if (!options.peer_python.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(auto peer, PeerProcess::start(options.peer_python, options.peer_script, options.peer_arguments));
+    TROUPE_ASSIGN_OR_RETURN(const Words work, same_work(job.plan(), options.job.model));
+    Words way = options.peer_arguments;
+    if (way.empty()) {
+      TROUPE_ASSIGN_OR_RETURN(way, fastest_peer(options, work));
+    }
+    TROUPE_ASSIGN_OR_RETURN(auto peer, PeerProcess::start(options.peer_python, options.peer_script, joined(work, way)));
     Status failed;
     const auto theirs = [&] {
       const auto speed = peer.run_step();

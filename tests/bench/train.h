@@ -21,7 +21,7 @@ struct TrainOptions {
   int compare_saves = 0;           // > 0: a save every so many steps over none
   std::string peer_python;         // with torch: PyTorch in turns with us
   std::string peer_script = "tests/bench/peers/pytorch_train.py";
-  std::vector<std::string> peer_arguments;
+  std::vector<std::string> peer_arguments;  // how it is to do it; empty: the fastest of its ways, found by a trial
 };
 
 struct TrainFigures {

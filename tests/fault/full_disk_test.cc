@@ -51,15 +51,14 @@ TEST(FullDisk, TrainingGoesOnTheOldCheckpointStaysAndTheReportSaysSo) {
   ASSERT_EQ(run_tool(run.train("whole", kFullDiskSettings), run.folder()).exit_code, 0);
   const std::int64_t checkpoint_bytes = bytes_below(run.output("whole") + "/checkpoints");
 
-  // Room for one checkpoint and half of a second: the save of step 2 fits, those of 4, 6 and 8 do not.
+  // Room for one checkpoint and half of a second: the save of step 2 fits, the later ones do not.
   const std::string output = run.output("full");
   SmallDisk disk(output);
   ASSERT_TRUE(disk.mount_bytes(checkpoint_bytes * 3 / 2));
   const Ended ended = run_tool(run.train("full", kFullDiskSettings), run.folder());
   EXPECT_EQ(ended.exit_code, 1) << "the last save failed: " << ended.err;
   EXPECT_EQ(steps_of(output), steps_of(run.output("whole"))) << "training went on to the end";
-  EXPECT_NE(ended.err.find("checkpoint of step 4 was not saved, training goes on and the older checkpoint stays"), std::string::npos)
-      << ended.err;
+  EXPECT_NE(ended.err.find(" was not saved, training goes on and the older checkpoint stays: write "), std::string::npos) << ended.err;
   EXPECT_NE(ended.err.find("No space left"), std::string::npos) << ended.err;
   const auto newest = checkpoint::newest_complete(output);
   ASSERT_TRUE(newest.ok());

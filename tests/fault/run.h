@@ -14,10 +14,10 @@ namespace troupe::test {
 
 // What of a step must not depend on anything but plan and seed: its line of metrics.jsonl without the times, as text.
 struct StepText {
-  std::string step, loss, grad_norm, lr, tokens, val_loss;
+  std::string step, loss, grad_norm, lr, tokens, sample_hash, val_loss;
   friend bool operator==(const StepText&, const StepText&) = default;
   friend std::ostream& operator<<(std::ostream& out, const StepText& text) {
-    return out << "step " << text.step << " loss " << text.loss << " norm " << text.grad_norm << " lr " << text.lr << " tokens " << text.tokens << " val_loss "
+    return out << "step " << text.step << " loss " << text.loss << " norm " << text.grad_norm << " lr " << text.lr << " tokens " << text.tokens << " samples " << text.sample_hash << " val_loss "
                << text.val_loss;
   }
 };
@@ -36,7 +36,7 @@ inline std::vector<StepText> steps_of(const std::string& output) {
   std::istringstream file(read_text(output + "/metrics.jsonl"));
   for (std::string line; std::getline(file, line);) {
     steps.push_back({field_of(line, "step"), field_of(line, "loss"), field_of(line, "grad_norm"), field_of(line, "lr"), field_of(line, "tokens"),
-                     field_of(line, "val_loss")});
+                     field_of(line, "sample_hash"), field_of(line, "val_loss")});
   }
   return steps;
 }

@@ -55,6 +55,17 @@ TEST_F(BadCheckpoint, OfAnotherModel) { expect_refused({"--model.hidden=64"}, {c
 
 TEST_F(BadCheckpoint, OfAnotherGlobalBatch) { expect_refused({"--training.global_batch=8"}, {checkpoint(), "training.global_batch = 8"}); }
 
+TEST_F(BadCheckpoint, OfOtherSamples) {
+  for (const char* other : {"--job.seed=8", "--training.seq_len=8", "--data.shuffle=false"}) {
+    expect_refused({other, "--training.steps=6"}, {checkpoint(), "other samples", "--checkpoint.allow_other_data=true"});
+  }
+  const Ended ended = train({"--job.seed=8", "--training.steps=6", "--checkpoint.allow_other_data=true"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  // CASES T09: what was overridden is said
+  EXPECT_NE(ended.err.find("not as in the checkpoint: job.seed = 8"), std::string::npos) << ended.err;
+  EXPECT_EQ(ended.err.find("model.hidden"), std::string::npos) << ended.err;
+}
+
 TEST_F(BadCheckpoint, Torn) {
   const std::string file = tensors();
   fs::resize_file(file, fs::file_size(file) - 5);

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/support/tiny_job.h"
 #include "tests/tool/tool_process.h"
@@ -20,7 +22,8 @@ Ended tool(const std::vector<std::string>& arguments) {
 TEST(Commands, EachHasHelp) {
   const std::vector<std::vector<std::string>> commands{
       {}, {"train"}, {"plan"}, {"generate"}, {"report"}, {"data"}, {"data", "prepare"}, {"data", "inspect"},
-      {"checkpoint"}, {"checkpoint", "inspect"}, {"checkpoint", "verify"}};
+      {"checkpoint"}, {"checkpoint", "inspect"}, {"checkpoint", "verify"},
+      {"bench"}, {"bench", "roofline"}, {"bench", "kernels"}, {"bench", "messages"}, {"bench", "train"}};
   for (auto command : commands) {
     command.push_back("--help");
     const Ended ended = tool(command);
@@ -54,9 +57,39 @@ TEST(Commands, PlansEveryShippedConfig) {
 }
 
 TEST(Commands, TheLargestIsPlannedAndNotTrained) {
-  const Ended ended = tool({"train", "tools/configs/llama3-405b.toml", "--data.train=/nonexistent"});
-  EXPECT_GT(ended.exit_code, 0);
-  EXPECT_FALSE(ended.err.empty());
+  const Ended planned = tool({"plan", "tools/configs/llama3-405b.toml"});
+  EXPECT_EQ(planned.exit_code, 0) << planned.err;
+  for (const char* said : {"parameters", "FLOP", "optimizer", "activations", "does not fit this machine"}) {
+    EXPECT_NE(planned.out.find(said), std::string::npos) << said << " is not in " << planned.out;
+  }
+  const Ended trained = tool({"train", "tools/configs/llama3-405b.toml", "--data.train=/nonexistent"});
+  EXPECT_EQ(trained.exit_code, 1);
+  EXPECT_NE(trained.err.find("choose a smaller model, or at least"), std::string::npos) << trained.err;
+}
+
+// The keys that scripts read; the numbers are nobody's, on a machine that runs other tests.
+TEST(Commands, BenchTrainPrintsItsRowsAsJson) {
+  const Ended ended = tool({"bench", "train", "--model", "test-llama", "--batch", "2", "--seq", "32", "--compare-stages", "2", "--json"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const auto json = nlohmann::json::parse(ended.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << ended.out;
+  for (const char* key : {"tokens_per_s", "model_flops_per_s", "matmul_flops_per_s", "ratio"}) EXPECT_GT(json.value(key, 0.0), 0) << key;
+  EXPECT_NE(json.value("formula", "").find("6 *"), std::string::npos);
+  std::set<std::string> names;
+  for (const auto& row : json["rows"]) {
+    for (const char* key : {"name", "value", "unit", "bar", "peer", "definition"}) EXPECT_TRUE(row.contains(key)) << key << " of " << row;
+    names.insert(row["name"]);
+  }
+  for (const char* name : {"train.ratio", "train.memory", "train.allocations", "train.data_wait", "train.stages-2"}) EXPECT_EQ(names.count(name), 1u) << name;
+}
+
+TEST(Commands, BenchTrainRefusesAModelThatIsNotThereOrDoesNotFit) {
+  const Ended unknown = tool({"bench", "train", "--model", "gpt2-125m"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("gpt2-124m"), std::string::npos) << unknown.err;
+  const Ended large = tool({"bench", "train", "--model", "llama3-405b"});
+  EXPECT_EQ(large.exit_code, 1);
+  EXPECT_NE(large.err.find("the machine has"), std::string::npos) << large.err;
 }
 
 // One run, looked at with every command that looks at runs.

@@ -94,11 +94,11 @@ void declare_bench_train(CLI::App& app, BenchArguments& a) {
   app.add_option("--seq", job.seq_len, "tokens a sequence")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--dtype", job.dtype, "bf16 or fp32")->capture_default_str()->check(CLI::IsMember({"bf16", "fp32"}));
   app.add_option("--stages", job.stages, "pipeline stages in this process")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--pairs", a.train.pairs, "interleaved pairs")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--pairs", a.train.pairs, "interleaved pairs")->capture_default_str()->check(CLI::Range(7, 1000));
   app.add_option("--compare-stages", a.train.compare_stages, "also measure so many stages over --stages");
   app.add_option("--compare-saves", a.train.compare_saves, "also measure a save every so many steps over none");
   app.add_option("--peer-python", a.train.peer_python, "a Python with torch: PyTorch in turns with us (TROUPE_PEER_PYTHON)");
-  app.add_option("--peer-arguments", a.train.peer_arguments, "for tests/bench/peers/pytorch_train.py, such as --dtype fp32 --mode eager")
+  app.add_option("--peer-arguments", a.train.peer_arguments, "how the peer does it, such as --dtype fp32 --mode eager; left out: the fastest way, found by a trial")
       ->take_all();
 }
 

@@ -16,8 +16,7 @@ struct Totals {
   std::int64_t steps = 0, skipped = 0;
   double first_loss = 0, last_loss = 0, first_validation = -1, last_validation = -1;
   double step_s = 0, data_wait_s = 0, checkpoint_wait_s = 0, kept_tokens = 0;
-  std::vector<double> tokens_per_s, mfu;
-  std::string peak_note;
+  std::vector<double> tokens_per_s, mfu, mfu_seconds;  // the last: mfu * step_s, which is the step's flops over the peak
 };
 
 double median(std::vector<double> values) {
@@ -51,6 +50,7 @@ StatusOr<Totals> read_totals(const std::string& path) {
     tokens_before = number("tokens");
     totals.tokens_per_s.push_back(number("tokens_per_s"));
     totals.mfu.push_back(number("mfu"));
+    totals.mfu_seconds.push_back(number("mfu") * number("step_s"));
   }
   if (totals.steps == 0) return absl::FailedPreconditionError(absl::StrCat(path, " has no step yet"));
   return totals;
@@ -60,6 +60,7 @@ StatusOr<Totals> read_totals(const std::string& path) {
 
 Status report(const std::string& out) {
   TROUPE_ASSIGN_OR_RETURN(const Totals t, read_totals(out + "/metrics.jsonl"));
+  TROUPE_ASSIGN_OR_RETURN(const Planned planned, load_plan({.config = out + "/config.resolved.toml", .overrides = {}}));
   const auto bits = [](double loss) { return loss / std::log(2.0); };
   const double speed = median(t.tokens_per_s), mfu = median(t.mfu);
   std::printf("steps                %lld, %lld skipped\n", static_cast<long long>(t.steps), static_cast<long long>(t.skipped));
@@ -70,8 +71,8 @@ Status report(const std::string& out) {
                 bits(t.first_validation), bits(t.last_validation));
   }
   std::printf("speed                %.0f tokens/s, mfu %.1f %%, medians over steps\n", speed, 100 * mfu);
-  std::printf("  mfu = %s, / step_s / peak\n  peak = the best matrix product of the compute type, measured when the run starts%s\n",
-              models::training_flops_formula().c_str(), t.peak_note.c_str());
+  std::printf("  mfu = %s, / step_s / peak\n  peak = the best matrix product of the compute type, measured when the run starts: %.0f GFLOP/s\n",
+              models::training_flops_formula().c_str(), planned.plan.flops_per_step / median(t.mfu_seconds) / 1e9);
   std::printf("effective tokens/s   %.0f = unmasked tokens of kept steps / time of all steps\n", t.kept_tokens / t.step_s);
   std::printf("waits                data %.2f %%, checkpoint %.2f %% of the steps' time\n", 100 * t.data_wait_s / t.step_s,
               100 * t.checkpoint_wait_s / t.step_s);

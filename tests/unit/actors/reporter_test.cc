@@ -15,11 +15,11 @@ namespace {
 
 TEST(MetricsLine, WritesEveryFieldAndFloatsSoThatTheyReadBack) {
   MetricsLine line{.report = {.step = StepId(12), .loss = 0.1f, .grad_norm = 1.5, .learning_rate = 3e-4, .step_ns = 2'000'000'000,
-                              .data_wait_ns = 1'000'000, .checkpoint_wait_ns = 0},
+                              .data_wait_ns = 1'000'000, .checkpoint_wait_ns = 0, .sample_hash = 0xabc},
                    .tokens = 123456789012, .tokens_per_s = 4096, .mfu = 0.25};
   EXPECT_EQ(line.to_json(),
             R"({"step": 12, "loss": 0.100000001, "grad_norm": 1.5, "lr": 0.0003, "tokens": 123456789012, "tokens_per_s": 4096, )"
-            R"("mfu": 0.25, "step_s": 2, "data_wait_s": 0.001, "checkpoint_wait_s": 0, "skipped": false})");
+            R"("mfu": 0.25, "step_s": 2, "data_wait_s": 0.001, "checkpoint_wait_s": 0, "sample_hash": "0000000000000abc", "skipped": false})");
 }
 
 TEST(MetricsLine, HasNullForWhatIsNotFiniteAndTheValidationLossWhereMeasured) {

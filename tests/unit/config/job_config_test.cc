@@ -26,6 +26,11 @@ JobConfig config_of(const std::string& text, const std::vector<std::string>& ove
   return config.ok() ? *config : JobConfig{};
 }
 
+TEST(JobConfig, ValidatesInWholeMicroBatches) {
+  EXPECT_THAT(error_of(std::string(kModel) + "[data]\nvalidation = \"v\"\n[training]\nmicro_batch = 3\n[validation]\ninterval = 5\nbatch = 8\n"),
+              HasSubstr(" must be a multiple of training.micro_batch=3 (a.toml:11): nearest is 6 or 9"));
+}
+
 TEST(JobConfig, FillsInWhatADefaultLeavesToOtherKeys) {
   const JobConfig config = config_of(kModel, {"--training.micro_batch=3", "--training.steps=7"});
   EXPECT_EQ(config.job.output, "runs/a");

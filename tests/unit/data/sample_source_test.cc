@@ -157,6 +157,7 @@ TEST_F(SampleSourceOnDisk, HasAnotherFingerprintWhenIdsMeanOtherSamples) {
   EXPECT_NE(print(4, 1), print(4, 2));
   EXPECT_NE(print(4, 1), print(3, 1));
   EXPECT_NE(print(4, 1), print(4, (std::uint64_t{1} << 63) + 1));
+  EXPECT_NE(SampleSource::for_training(corpus(), {.seq_len = 4}, 1, SampleOrder::kRepeated)->fingerprint(), print(4, 1));
   const auto before = print(4, 1);
   write_pair(folder_ / "a", {{10, 11, 12}, {20, 21}, {30, 31, 32, 33}, {40, 41}});
   EXPECT_NE(print(4, 1), before);

@@ -1,5 +1,6 @@
 #include "models/data/sampler.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,6 +76,13 @@ TEST(SamplerResume, CountsSamplesWithGradientAccumulation) {
     parts.insert(parts.end(), rest.begin(), rest.end());
     EXPECT_EQ(parts, whole) << "replica " << replica;
   }
+}
+
+TEST(Sampler, RepeatsTheCorpusInItsOrderWhereNothingIsShuffled) {
+  const Sampler sampler(SampleOrder::kRepeated, 3, 7);
+  std::vector<std::int64_t> windows;
+  for (int id = 0; id < 7; ++id) windows.push_back(sampler.window(SampleId(id)));
+  EXPECT_THAT(windows, testing::ElementsAre(0, 1, 2, 0, 1, 2, 0));
 }
 
 TEST(Sampler, KeepsTheCorpusOrderWhenSequential) {
