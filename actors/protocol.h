@@ -52,7 +52,7 @@ struct OpenStep {
   StepId step;
   std::int64_t cursor = 0;  // samples consumed before this step
 };
-// All micro-batches of the step were handed to the first stage.
+// The last micro-batch of the step goes to the stages next.
 struct StepFed {
   StepId step;
   std::int64_t waited_ns = 0;  // the stages could have taken a batch that was not read yet

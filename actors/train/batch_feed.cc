@@ -71,7 +71,7 @@ void BatchFeed::read_done() {
   first->read = true;
 }
 
-BatchPlace BatchFeed::hand_over() {
+void BatchFeed::hand_over() {
   TROUPE_CHECK(has_read()) << "no batch was read";
   Pending pending = std::move(pending_.front());
   pending_.pop_front();
@@ -80,7 +80,6 @@ BatchPlace BatchFeed::hand_over() {
     outs_[stage]->send(slot, Batch{pending.place.step, pending.place.micro_batch,
                                    (*setup_.inputs[stage])[static_cast<std::size_t>(slot.index)]});
   }
-  return pending.place;
 }
 
 }  // namespace troupe::actors

@@ -47,7 +47,7 @@ class BatchFeed {
   // One more read has ended; they end in the order in which they were started.
   void read_done();
   // The oldest batch that was read is handed over; a bug if there is none.
-  BatchPlace hand_over();
+  void hand_over();
 
   SampleId sample(const BatchPlace& place, std::int64_t row) const { return setup_.samples(place, row); }
   // Batches that a stage has, queued or in work.

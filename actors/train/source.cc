@@ -51,11 +51,13 @@ void Source::batch_read(BatchRead message) {
 void Source::send_what_is_open() {
   while (feed_.has_read() && feed_.next().step <= open_) {
     if (waiting_since_ns_ >= 0) waited_ns_ += now_ns() - std::exchange(waiting_since_ns_, -1);
-    const BatchPlace sent = feed_.hand_over();
-    for (std::int64_t row = 0; row < layout_.micro_batch(); ++row) sample_hash_.add(feed_.sample(sent, row));
-    if (sent.micro_batch.value == layout_.micro_batches() - 1) {
-      send(ledger_, StepFed{sent.step, waited_ns_, std::exchange(sample_hash_, data::SampleHash()).value()});
+    const BatchPlace next = feed_.next();
+    for (std::int64_t row = 0; row < layout_.micro_batch(); ++row) sample_hash_.add(feed_.sample(next, row));
+    if (next.micro_batch.value == layout_.micro_batches() - 1) {
+      // before the batch itself: whatever the batch brings about reaches the ledger later
+      send(ledger_, StepFed{next.step, waited_ns_, std::exchange(sample_hash_, data::SampleHash()).value()});
     }
+    feed_.hand_over();
   }
   // A batch of an open step is still being read and the first stage has nothing to do in its place: that is the loader's delay.
   const bool late = feed_.pending() && feed_.next().step <= open_ && feed_.with_stage(0) < in_flight_;

@@ -1,7 +1,7 @@
 // The data loader: stays ahead of the stages by its credits.
 //
 // Acts:  a credit from every stage -> the next batch is read on the loader's stream; read and its step open -> Batch to the stages;
-//        the step's last batch handed over -> StepFed, with the time in which stages could have had a batch that was not read yet.
+//        the step's last batch about to be handed over -> StepFed, with the time in which stages could have had a batch that was not read yet.
 // Fails: when the corpus cannot be read; the cause names file and position.
 // Invariants: the samples of a step depend on its number alone (Source.ResumesAtTheCursor, CASES T01-T03).
 #pragma once
