@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -66,9 +67,11 @@ TEST(ThreadTeam, RunsEachMemberOnce) {
 TEST(ThreadTeam, ReturnsWhenAllMembersHave) {
   ThreadTeam team(3);
   std::vector<int> wrote(3);
+  std::atomic<int> turn{0};  // one after the other, the caller's own part first
   team.run([&](int member, int) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5 * member));
+    while (turn.load() != member) std::this_thread::yield();
     wrote[static_cast<std::size_t>(member)] = member + 1;
+    ++turn;
   });
   EXPECT_THAT(wrote, ElementsAre(1, 2, 3));
 }
@@ -112,10 +115,12 @@ TEST(ThreadTeam, WakesUpAfterALongPause) {
 }
 
 TEST(ThreadTeam, EndsAtOnceWhetherItRanOrNot) {
+  std::atomic<int> calls{0};
   for (int i = 0; i < 50; ++i) {
     ThreadTeam never_ran(3), ran(3);
-    ran.run([](int, int) {});
+    ran.run([&calls](int, int) { ++calls; });
   }
+  EXPECT_EQ(calls.load(), 150);  // and got here: no destructor waits for a member that sleeps
 }
 
 TEST(ThreadTeam, SplitsTheRangeWithoutGapOrOverlap) {
