@@ -188,7 +188,9 @@ GemmPath gemm_path(const Gemm& g) {
   // the weight gradient of a small matrix: oneDNN 2.6's sgemm on two members at once falls to 0.7 of its rate
   // (768 x 768 x 2048)
   if (fp32 && g.a.transposed && g.m * g.n <= kSmallOutput) return GemmPath::kPanels;
-  return fp32 || onednn_multiplies_bf16() ? GemmPath::kOneDnn : GemmPath::kPanels;
+  if (fp32) return GemmPath::kOneDnn;
+  // oneDNN 2.6's AMX products of an odd depth (65 x 17 x 63) configure tiles that do not fit: an illegal instruction
+  return onednn_multiplies_bf16() && g.k % 2 == 0 ? GemmPath::kOneDnn : GemmPath::kPanels;
 }
 
 std::int64_t gemm_scratch_bytes(const GemmKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k,

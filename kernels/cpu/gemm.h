@@ -4,8 +4,9 @@
 // Three ways, chosen by type, size and what the CPU has, the same for every call with the same sizes:
 //   few rows    m <= kFewRowsMost: b is read once, straight from memory (generation is bound by reading the
 //               weights); not fp32 with W as [K_in, K_out]
-//   oneDNN      fp32, but for weight gradients of small matrices; bf16 where the CPU multiplies bf16 and
-//   oneDNN uses it panels      the rest: operands are widened to fp32 while they are packed (gemm_kernels.h)
+//   oneDNN      fp32, but for weight gradients of small matrices; bf16 of even depth where the CPU multiplies
+//               bf16 and oneDNN uses it
+//   panels      the rest: operands are widened to fp32 while they are packed (gemm_kernels.h)
 // Every member of the team computes its own part; oneDNN is told to use one thread. There is never a second
 // team.
 //

@@ -200,7 +200,21 @@ TEST(Gemm, HandlesEverySizeAndLayoutByOneDnn) {
     }
     if (!onednn_multiplies_bf16()) continue;
     for (const Case& c : kinds(s.m, s.n, s.k, DType::kBF16)) {
-      EXPECT_LE(run(c, kernels, product_by_primitives, 2).error, 1) << described(c, kernels, 2);
+      EXPECT_LE(run(c, kernels, product_chosen, 2).error, 1) << described(c, kernels, 2);
+    }
+  }
+}
+
+// Where the CPU has AMX: one more or less than whole tiles in every direction, for which oneDNN was seen to end the process.
+TEST(Gemm, HandlesEveryEdgeOfTilesInBf16) {
+  const GemmKernels& kernels = *kernels_of_this_cpu().back();
+  for (const std::int64_t k : {31, 32, 33, 62, 63, 65, 95, 97, 128, 191}) {
+    for (const std::int64_t m : {17, 64, 65, 97}) {
+      for (const std::int64_t n : {16, 17, 33, 49, 80}) {
+        for (const Case& c : kinds(m, n, k, DType::kBF16)) {
+          EXPECT_LE(run(c, kernels, product_chosen, 1).error, 1) << described(c, kernels, 1);
+        }
+      }
     }
   }
 }
