@@ -1,0 +1,148 @@
+#include "comm/collective/engine.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "comm/collective/operation.h"
+#include "comm/collective/wire.h"
+#include "runtime/base/check.h"
+
+namespace troupe::comm {
+
+struct CollectiveEngine::OpenGroup {
+  Group group;
+  Status failure;
+};
+
+struct CollectiveEngine::Early {
+  CollectiveHeader header;
+  Arrival arrival;
+};
+
+CollectiveEngine::CollectiveEngine(Transport& transport) : transport_(transport) {
+  transport.handle(Channel::kCollectives, [this](Arrival arrival) { arrive(std::move(arrival)); });
+}
+CollectiveEngine::~CollectiveEngine() = default;
+
+void CollectiveEngine::add_group(GroupId id, std::vector<Rank> members) {
+  const auto self = std::find(members.begin(), members.end(), transport_.rank());
+  TROUPE_CHECK(self != members.end()) << "group " << id << " without rank " << transport_.rank();
+  auto open = std::make_unique<OpenGroup>();
+  open->group = {.id = id, .members = members, .self = static_cast<int>(self - members.begin())};
+  TROUPE_CHECK(groups_.emplace(id, std::move(open)).second) << "group " << id << " is there already";
+}
+
+void CollectiveEngine::start(GroupId group, OperationId id, Collective collective, Completion done) {
+  const auto found = groups_.find(group);
+  TROUPE_CHECK(found != groups_.end()) << "no group " << group;
+  transport_.post([this, &open = *found->second, id, collective = std::move(collective), done = std::move(done)]() mutable {
+    begin(open, id, std::move(collective), std::move(done));
+  });
+}
+
+void CollectiveEngine::begin(OpenGroup& open, OperationId id, Collective collective, Completion done) {
+  const Group& group = open.group;
+  if (!open.failure.ok()) {
+    if (done) done(open.failure);
+    return;
+  }
+  Operation::Scratch scratch;
+  if (!scratch_.empty()) {
+    std::tie(scratch.sum, scratch.incoming) = std::move(scratch_.back());
+    scratch_.pop_back();
+  }
+  const Key key{group.id, id};
+  auto made = std::make_unique<Operation>(transport_, group, id, std::move(collective), std::move(done), std::move(scratch),
+                                          changed_);
+  Operation& operation = *made;
+  TROUPE_CHECK(operations_.emplace(key, std::move(made)).second) << "operation " << id << " of group " << group.id << " is open already";
+  operation.start();
+  if (auto early = early_.extract(key)) {
+    for (auto& frame : early.mapped()) {
+      if (const Status status = operation.arrive(frame.header, std::move(frame.arrival)); !status.ok()) {
+        fail_group(open, id, status, true);
+        break;
+      }
+    }
+  }
+  sweep();
+}
+
+void CollectiveEngine::arrive(Arrival arrival) {
+  const auto header = decode_collective(arrival.header());
+  const auto found = header ? groups_.find(header->group) : groups_.end();
+  if (found == groups_.end()) return;  // another binary's, or garbage: the bulk is refused
+  OpenGroup& open = *found->second;
+  const auto& members = open.group.members;
+  if (header->from >= open.group.size() || members[static_cast<std::size_t>(header->from)] != arrival.from()) return;
+  if (header->phase == Phase::kFailed) {
+    fail_group(open, header->operation, absl::AbortedError(absl::StrCat(std::string(text_after_header(arrival.header())))), false);
+    sweep();
+    return;
+  }
+  if (!open.failure.ok()) return;
+  const Key key{header->group, header->operation};
+  const auto operation = operations_.find(key);
+  if (operation == operations_.end()) {
+    early_[key].push_back({*header, std::move(arrival)});
+    return;
+  }
+  if (const Status status = operation->second->arrive(*header, std::move(arrival)); !status.ok()) {
+    fail_group(open, header->operation, status, true);
+  }
+  sweep();
+}
+
+// The group's first failure ends all it has, and is told to the others once.
+void CollectiveEngine::fail_group(OpenGroup& open, OperationId id, const Status& cause, bool tell) {
+  if (!open.failure.ok()) return;
+  open.failure = cause;
+  for (auto& [key, operation] : operations_) {
+    if (key.first == open.group.id) operation->fail(cause);
+  }
+  std::erase_if(early_, [&](const auto& early) { return early.first.first == open.group.id; });
+  if (!tell) return;
+  const auto head = encode({.group = open.group.id, .operation = id, .phase = Phase::kFailed, .from = open.group.self});
+  std::vector<std::byte> frame(head.begin(), head.end());
+  const std::string text = std::string(cause.message()).substr(0, kHeaderBytesMost - kCollectiveHeaderBytes);
+  const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+  frame.insert(frame.end(), bytes.begin(), bytes.end());
+  for (int member = 0; member < open.group.size(); ++member) {
+    if (member == open.group.self) continue;
+    transport_.send({.to = open.group.members[static_cast<std::size_t>(member)], .channel = Channel::kCollectives, .header = frame});
+  }
+}
+
+void CollectiveEngine::peer_down(Rank peer, const Status& cause) {
+  for (auto& [id, open] : groups_) {
+    const auto& members = open->group.members;
+    if (std::find(members.begin(), members.end(), peer) != members.end()) fail_group(*open, OperationId(0), cause, true);
+  }
+  sweep();
+}
+
+// Ends what has ended. A completion may start the next operation, which comes back here.
+void CollectiveEngine::sweep() {
+  swept_again_ = true;
+  if (sweeping_) return;
+  sweeping_ = true;
+  while (std::exchange(swept_again_, false)) {
+    for (auto it = operations_.begin(); it != operations_.end();) {
+      if (!it->second->ended()) {
+        if (!it->second->failure().ok()) fail_group(*groups_.at(it->first.first), it->first.second, it->second->failure(), true);
+        ++it;
+        continue;
+      }
+      const std::unique_ptr<Operation> ended = std::move(it->second);
+      const Status failure = ended->failure();
+      const Key key = it->first;
+      it = operations_.erase(it);
+      if (!failure.ok()) fail_group(*groups_.at(key.first), key.second, failure, true);
+      auto scratch = ended->finish();
+      scratch_.emplace_back(std::move(scratch.sum), std::move(scratch.incoming));
+    }
+  }
+  sweeping_ = false;
+}
+
+}  // namespace troupe::comm

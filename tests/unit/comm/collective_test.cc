@@ -1,0 +1,311 @@
+// Collectives on the transport between threads: values against a fold in member order, and what happens when members disagree or go.
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <gtest/gtest.h>
+#include <random>
+
+#include "comm/collective/engine.h"
+#include "comm/collective/wire.h"
+#include "comm/local/local_transport.h"
+
+namespace troupe::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using device::bfloat16, device::DType;
+
+constexpr GroupId kAll{1};
+
+// Ranks of one process, each with an engine; all are in one group.
+class World {
+ public:
+  explicit World(int ranks) : hub_(ranks) {
+    std::vector<Rank> members;
+    for (int rank = 0; rank < ranks; ++rank) members.push_back(Rank(rank));
+    for (int rank = 0; rank < ranks; ++rank) {
+      transports_.push_back(hub_.transport(Rank(rank)));
+      engines_.push_back(std::make_unique<CollectiveEngine>(*transports_.back()));
+      engines_.back()->add_group(kAll, members);
+      transports_.back()->on_peer_down([engine = engines_.back().get()](Rank peer, const Status& cause) { engine->peer_down(peer, cause); });
+    }
+    for (auto& transport : transports_) EXPECT_TRUE(transport->start().ok());
+  }
+  ~World() {
+    for (auto& transport : transports_) transport->stop();
+  }
+  int size() const { return static_cast<int>(engines_.size()); }
+  LocalHub& hub() { return hub_; }
+
+  std::future<Status> start(int rank, std::int64_t id, Collective collective) {
+    auto promise = std::make_shared<std::promise<Status>>();
+    auto future = promise->get_future();
+    engines_[static_cast<std::size_t>(rank)]->start(kAll, OperationId(id), std::move(collective),
+                                                    [promise](const Status& status) { promise->set_value(status); });
+    return future;
+  }
+
+ private:
+  LocalHub hub_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<CollectiveEngine>> engines_;
+};
+
+Status result(std::future<Status>& future) {
+  if (future.wait_for(30s) != std::future_status::ready) return absl::DeadlineExceededError("the collective does not end");
+  return future.get();
+}
+
+template <class T>
+std::vector<T> random_values(std::int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<T> values;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(T(normal(random)));
+  return values;
+}
+template <class T>
+std::byte* bytes(std::vector<T>& values) {
+  return reinterpret_cast<std::byte*>(values.data());
+}
+template <class T>
+bool same_bits(const T* a, const T* b, std::int64_t count) {
+  return count == 0 || std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(T)) == 0;
+}
+
+// What every collective must give: the sum in member order, in fp32, rounded once.
+template <class T>
+std::vector<T> folded(const std::vector<std::vector<T>>& addends) {
+  std::vector<T> sums;
+  for (std::size_t i = 0; i < addends.front().size(); ++i) {
+    float sum = static_cast<float>(addends.front()[i]);
+    for (std::size_t member = 1; member < addends.size(); ++member) sum += static_cast<float>(addends[member][i]);
+    sums.push_back(T(sum));
+  }
+  return sums;
+}
+
+// Nothing, one element, small ones, around the limits of small and of a chunk, several chunks with a rest.
+const std::int64_t kSizes[] = {0, 1, 3, 4096, 4097, 131072, 131073, 700001};
+
+template <class T>
+void check_sums(CollectiveKind kind) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    World world(ranks);
+    std::int64_t id = 0;
+    for (const std::int64_t size : kSizes) {
+      std::vector<std::vector<T>> values;
+      for (int rank = 0; rank < ranks; ++rank) values.push_back(random_values<T>(size, static_cast<unsigned>(7 * size + rank)));
+      const auto expected = folded(values);
+      const auto before = values;
+      ++id;
+      const Parts parts = Parts::equal(size, ranks, 64);
+      std::vector<std::future<Status>> ends;
+      for (int i = 0; i < ranks; ++i) {
+        const int rank = (i + static_cast<int>(id)) % ranks;  // who comes first changes
+        ends.push_back(world.start(rank, id, {.kind = kind, .type = device::dtype_of<T>(), .data = bytes(values[static_cast<std::size_t>(rank)]), .parts = parts, .what = "test"}));
+      }
+      for (auto& end : ends) ASSERT_TRUE(result(end).ok()) << ranks << " ranks, " << size;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto& got = values[static_cast<std::size_t>(rank)];
+        if (kind == CollectiveKind::kAllReduce) {
+          EXPECT_TRUE(same_bits(got.data(), expected.data(), size)) << ranks << " ranks, " << size << " at rank " << rank;
+          continue;
+        }
+        for (int part = 0; part < ranks; ++part) {
+          const auto& right = part == rank ? expected : before[static_cast<std::size_t>(rank)];
+          EXPECT_TRUE(same_bits(got.data() + parts.begin(part), right.data() + parts.begin(part), parts.size(part)))
+              << ranks << " ranks, " << size << " at rank " << rank << " part " << part;
+        }
+      }
+    }
+  }
+}
+
+TEST(Collective, AllReduceFoldsInMemberOrder) {
+  check_sums<float>(CollectiveKind::kAllReduce);
+  check_sums<bfloat16>(CollectiveKind::kAllReduce);
+}
+
+TEST(Collective, ReduceScatterGivesTheBitsOfAllReduceAndLeavesTheRest) {
+  check_sums<float>(CollectiveKind::kReduceScatter);
+  check_sums<bfloat16>(CollectiveKind::kReduceScatter);
+}
+
+// Case A19's kind: the last member comes first, and the other way round.
+TEST(Collective, FoldsInMemberOrderWhateverComesFirst) {
+  const int ranks = 4;
+  const std::int64_t size = 300'000;
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < ranks; ++rank) values.push_back(random_values<float>(size, static_cast<unsigned>(rank)));
+  const auto expected = folded(values);
+  for (const bool backwards : {false, true}) {
+    World world(ranks);
+    auto mine = values;
+    std::vector<std::future<Status>> ends;
+    for (int i = 0; i < ranks; ++i) {
+      const int rank = backwards ? ranks - 1 - i : i;
+      ends.push_back(world.start(rank, 1, {.kind = CollectiveKind::kAllReduce, .data = bytes(mine[static_cast<std::size_t>(rank)]), .parts = Parts::equal(size, ranks)}));
+      if (i + 1 < ranks) {
+        EXPECT_EQ(ends.front().wait_for(1ms), std::future_status::timeout);  // nobody ends before all have come
+      }
+    }
+    for (auto& end : ends) ASSERT_TRUE(result(end).ok());
+    for (const auto& got : mine) EXPECT_TRUE(same_bits(got.data(), expected.data(), size));
+  }
+}
+
+TEST(Collective, AllGatherBringsEveryPartAlsoEmptyOnes) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    World world(ranks);
+    Parts parts;
+    for (int rank = 0; rank < ranks; ++rank) parts.boundaries.push_back(parts.boundaries.back() + (rank % 2 ? 0 : 200'000 + rank));
+    const auto whole = random_values<float>(parts.elements(), 3);
+    std::vector<std::vector<float>> values(static_cast<std::size_t>(ranks), std::vector<float>(whole.size(), -1));
+    std::vector<std::future<Status>> ends;
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto& mine = values[static_cast<std::size_t>(rank)];
+      std::copy(whole.begin() + parts.begin(rank), whole.begin() + parts.end(rank), mine.begin() + parts.begin(rank));
+      ends.push_back(world.start(rank, 1, {.kind = CollectiveKind::kAllGather, .data = bytes(mine), .parts = parts}));
+    }
+    for (auto& end : ends) ASSERT_TRUE(result(end).ok());
+    for (const auto& got : values) EXPECT_TRUE(same_bits(got.data(), whole.data(), parts.elements()));
+  }
+}
+
+TEST(Collective, BroadcastBringsTheRootsValues) {
+  const int ranks = 3;
+  World world(ranks);
+  const auto whole = random_values<float>(150'000, 5);
+  const Parts parts{.boundaries = {0, 0, 150'000, 150'000}};  // rank 1 is the root
+  std::vector<std::vector<float>> values(ranks, std::vector<float>(whole.size()));
+  values[1] = whole;
+  std::vector<std::future<Status>> ends;
+  for (int rank = 0; rank < ranks; ++rank) {
+    ends.push_back(world.start(rank, 1, {.kind = CollectiveKind::kBroadcast, .data = bytes(values[static_cast<std::size_t>(rank)]), .parts = parts}));
+  }
+  for (auto& end : ends) ASSERT_TRUE(result(end).ok());
+  for (const auto& got : values) EXPECT_TRUE(same_bits(got.data(), whole.data(), 150'000));
+}
+
+// Case T31: a pair with nothing to send takes part.
+TEST(Collective, AllToAllBringsEachItsPart) {
+  const int ranks = 3;
+  World world(ranks);
+  const std::int64_t counts[3][3] = {{5, 0, 140'000}, {1, 2, 0}, {0, 0, 0}};  // [from][to]
+  std::vector<std::vector<float>> from(ranks), into(ranks);
+  std::vector<Parts> sends(ranks), receives(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    for (std::size_t other = 0; other < ranks; ++other) {
+      sends[rank].boundaries.push_back(sends[rank].boundaries.back() + counts[rank][other]);
+      receives[rank].boundaries.push_back(receives[rank].boundaries.back() + counts[other][rank]);
+    }
+    from[rank] = random_values<float>(sends[rank].elements(), static_cast<unsigned>(rank));
+    into[rank].resize(static_cast<std::size_t>(receives[rank].elements()), -1);
+  }
+  std::vector<std::future<Status>> ends;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    ends.push_back(world.start(static_cast<int>(rank), 1,
+                               {.kind = CollectiveKind::kAllToAll, .data = bytes(into[rank]), .parts = receives[rank], .from = bytes(from[rank]), .from_parts = sends[rank]}));
+  }
+  for (auto& end : ends) ASSERT_TRUE(result(end).ok());
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    for (std::size_t other = 0; other < ranks; ++other) {
+      EXPECT_TRUE(same_bits(into[rank].data() + receives[rank].begin(static_cast<int>(other)),
+                            from[other].data() + sends[other].begin(static_cast<int>(rank)), counts[other][rank]));
+    }
+  }
+}
+
+TEST(Collective, BarrierWaitsForAll) {
+  World world(3);
+  auto first = world.start(0, 1, {.what = "barrier"}), second = world.start(1, 1, {.what = "barrier"});
+  EXPECT_EQ(first.wait_for(20ms), std::future_status::timeout);
+  auto third = world.start(2, 1, {.what = "barrier"});
+  EXPECT_TRUE(result(first).ok() && result(second).ok() && result(third).ok());
+}
+
+TEST(Collective, ManyAreInFlightAndToldApartByTheirId) {
+  const int ranks = 3, operations = 40;
+  World world(ranks);
+  std::vector<std::vector<std::vector<float>>> values(operations);
+  std::vector<std::vector<float>> expected;
+  std::vector<std::future<Status>> ends;
+  for (int id = 0; id < operations; ++id) {
+    for (int rank = 0; rank < ranks; ++rank) values[static_cast<std::size_t>(id)].push_back(random_values<float>(20'000 + id, static_cast<unsigned>(id * 3 + rank)));
+    expected.push_back(folded(values[static_cast<std::size_t>(id)]));
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int i = 0; i < operations; ++i) {
+      const int id = rank == 1 ? operations - 1 - i : i;  // one member starts them the other way round
+      auto& mine = values[static_cast<std::size_t>(id)][static_cast<std::size_t>(rank)];
+      ends.push_back(world.start(rank, id, {.kind = CollectiveKind::kAllReduce, .data = bytes(mine), .parts = Parts::equal(20'000 + id, ranks)}));
+    }
+  }
+  for (auto& end : ends) ASSERT_TRUE(result(end).ok());
+  for (std::size_t id = 0; id < operations; ++id) {
+    for (const auto& got : values[id]) EXPECT_TRUE(same_bits(got.data(), expected[id].data(), static_cast<std::int64_t>(got.size())));
+  }
+}
+
+// Case A19: named at once, on every member.
+TEST(Collective, AMismatchNamesBothSidesEverywhere) {
+  World world(3);
+  std::vector<std::vector<float>> values(3, std::vector<float>(50'000, 1));
+  std::vector<std::future<Status>> ends;
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::int64_t size = rank == 2 ? 40'000 : 50'000;
+    ends.push_back(world.start(rank, 4, {.kind = CollectiveKind::kAllReduce, .data = bytes(values[static_cast<std::size_t>(rank)]), .parts = Parts::equal(size, 3), .what = "gradient of block 2"}));
+  }
+  for (auto& end : ends) {
+    const Status status = result(end);
+    ASSERT_FALSE(status.ok());
+    const std::string text(status.message());
+    EXPECT_NE(text.find("40000"), std::string::npos) << text;
+    EXPECT_NE(text.find("50000"), std::string::npos) << text;
+    EXPECT_NE(text.find("rank 2"), std::string::npos) << text;
+    EXPECT_NE(text.find("gradient of block 2"), std::string::npos) << text;
+  }
+  // what comes later fails at once with the same cause
+  auto later = world.start(0, 5, {});
+  EXPECT_FALSE(result(later).ok());
+}
+
+TEST(Collective, FailsEverywhereOrNowhere) {
+  World world(3);
+  std::vector<std::vector<float>> values(3, std::vector<float>(500'000, 1));
+  auto first = world.start(0, 1, {.kind = CollectiveKind::kAllReduce, .data = bytes(values[0]), .parts = Parts::equal(500'000, 3)});
+  auto second = world.start(1, 1, {.kind = CollectiveKind::kAllReduce, .data = bytes(values[1]), .parts = Parts::equal(500'000, 3)});
+  world.hub().cut(Rank(2), absl::UnavailableError("rank 2 died of signal 9"));
+  for (auto* end : {&first, &second}) {
+    const Status status = result(*end);
+    EXPECT_NE(std::string(status.message()).find("rank 2 died of signal 9"), std::string::npos) << status.message();
+  }
+}
+
+TEST(CollectiveWire, RefusesWhatIsNoHeader) {
+  std::mt19937_64 random(11);
+  const CollectiveHeader header{.group = GroupId(3), .operation = OperationId(1L << 40), .kind = CollectiveKind::kAllGather, .type = DType::kBF16,
+                                .phase = Phase::kResult, .from = 2, .elements = 1L << 41, .offset = 7, .count = 9};
+  const auto good = encode(header);
+  const auto read = decode_collective(good);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->operation, header.operation);
+  EXPECT_EQ(read->elements, header.elements);
+  EXPECT_EQ(read->kind, header.kind);
+  EXPECT_EQ(read->type, header.type);
+  EXPECT_EQ(read->phase, header.phase);
+  for (std::size_t length = 0; length < good.size(); ++length) EXPECT_FALSE(decode_collective(std::span(good).first(length)));
+  for (int i = 0; i < 100'000; ++i) {
+    auto bytes = good;
+    for (auto& byte : bytes) byte = static_cast<std::byte>(random());
+    if (const auto got = decode_collective(bytes)) {
+      EXPECT_LE(static_cast<int>(got->kind), 5);
+      EXPECT_GE(got->offset, 0);
+      EXPECT_GE(got->count, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace troupe::comm
