@@ -3,12 +3,16 @@
 // Edges (Batch, Activation, Gradient) carry tensors and take credits. All others are control messages: at most one of a kind is
 // outstanding between two actors, because each is answered, by a fact further on, before the next can be sent.
 //
+// The ledger is in rank 0; every other actor below is in each replica. What passes between a replica and the ledger goes through the
+// replica's agent (actors/train/replica.h), which may be in another process.
+//
 //   ledger --OpenStep--> source --Batch--> stages ==Activation==> ... (loss) --StepLossMeasured--> ledger
 //                                          stages <==Gradient====
-//   stages --BlockGradientReady--> shards --NormMeasured--> ledger --StepDecided--> shards --ShardUpdated--> ledger
+//   stages --BlockGradientReady--> shards --CollectiveRequested--> group --CollectiveDone--> shards (actors/control)
+//   shards --NormMeasured--> ledger --StepDecided--> shards --ShardUpdated--> replica --ReplicaUpdated--> ledger
 //   ledger --SnapshotRequested--> shards --SnapshotTaken--> checkpoint writer --SaveDone--> ledger
 //   ledger --EvaluationRequested--> evaluator --Batch--> stages --EvaluationMeasured--> ledger
-//   ledger --StepClosed--> reporter
+//   ledger --StepClosed--> reporter;  ledger --JobEnded--> replicas
 #pragma once
 
 #include <cstdint>
@@ -56,7 +60,8 @@ struct OpenStep {
 struct StepFed {
   StepId step;
   std::int64_t waited_ns = 0;  // the stages could have taken a batch that was not read yet
-  std::uint64_t sample_hash = 0;  // of the step's sample ids, in order
+  std::uint64_t sample_hash = 0;  // the sum of the sample ids' hashes
+  int replica = 0;             // set by the replica on the way to the ledger
 };
 struct LossTotal {
   double loss = 0;    // sum over tokens
@@ -65,6 +70,7 @@ struct LossTotal {
 struct StepLossMeasured {
   StepId step;
   LossTotal total;    // folded in micro-batch order
+  int replica = 0;    // set by the replica on the way to the ledger
 };
 // The gradient sum of a block (or of a tied embedding's use in the head) holds all micro-batches of the step.
 struct BlockGradientReady {
@@ -88,13 +94,20 @@ struct ShardUpdated {
   BlockIndex block;
 };
 
+// All shards of a replica are updated. The first one says what the replica begins with: all must begin alike.
+struct ReplicaUpdated {
+  StepId step;
+  int replica = 0;
+  std::uint64_t job = 0;    // what all replicas must have alike: plan::fingerprint
+};
+
 // What a step was, for people and files.
 struct StepReport {
   StepId step;
   double loss = 0, grad_norm = 0, learning_rate = 0;
   std::int64_t tokens = 0;          // unmasked, of this step
   std::int64_t step_ns = 0, data_wait_ns = 0, checkpoint_wait_ns = 0;
-  std::uint64_t sample_hash = 0;    // of its sample ids, in order
+  std::uint64_t sample_hash = 0;    // the sum of its sample ids' hashes
   bool skipped = false;
   std::string skip_reason;
   std::optional<double> validation_loss;
@@ -143,11 +156,20 @@ struct SaveDone {
 
 // --- the run ---
 
-// Somebody asked the run to end after this step, with a checkpoint.
+// The ledger has ended the job: replicas elsewhere end too.
+struct JobEnded {
+  Status result;
+};
+// A process with a replica or the ledger is gone.
+struct PeerWentDown {
+  Rank rank;
+  Status cause;
+};
 // The run goes on up to and with this step, then holds until it is told again. Without any, it goes on to its end.
 struct HoldAfter {
   StepId step;
 };
+// Somebody asked the run to end after this step, with a checkpoint.
 struct StopRequested {
   std::string reason;
 };

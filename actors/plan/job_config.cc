@@ -16,7 +16,6 @@ struct NotYet {
   int only;
 };
 constexpr NotYet kNotYet[] = {
-    {"parallelism.data_parallel", [](const JobConfig& c) { return c.parallelism.data_parallel; }, 1},
     {"parallelism.tensor", [](const JobConfig& c) { return c.parallelism.tensor; }, 1},
     {"parallelism.context", [](const JobConfig& c) { return c.parallelism.context; }, 1},
     {"parallelism.expert", [](const JobConfig& c) { return c.parallelism.expert; }, 1},

@@ -1,6 +1,7 @@
 #include "actors/plan/plan.h"
 
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <fstream>
@@ -146,7 +147,8 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
                    job.training.dtype == ComputeType::kBf16 ? device::DType::kBF16 : device::DType::kF32};
   plan.recompute = recompute_of(job.training.recompute);
   plan.global_batch = job.training.global_batch;
-  plan.micro_batches = static_cast<int>(plan.global_batch / job.training.micro_batch);
+  plan.replicas = job.parallelism.data_parallel;
+  plan.micro_batches = static_cast<int>(plan.global_batch / job.training.micro_batch / plan.replicas);
   plan.evaluation_batches =
       job.validation.interval > 0 ? static_cast<int>(job.validation.steps * job.validation.batch / job.training.micro_batch) : 0;
   plan.threads = cluster.threads;
@@ -184,15 +186,22 @@ Status fits(const Plan& plan, const Cluster& cluster) {
                                                    ": ", advice));
 }
 
+std::uint64_t fingerprint(const JobConfig& job) {
+  JobConfig alike = job;
+  alike.device = {};  // threads may differ
+  const std::string text = resolved(alike);
+  return XXH3_64bits(text.data(), text.size());
+}
+
 std::string describe(const Plan& plan, const Cluster& cluster) {
   const auto& m = plan.model;
   std::string text = absl::StrFormat(
       "model        %s: %d layers, hidden %d, %d heads (%d kv) of %d, intermediate %d, vocabulary %d (%d rows)\n"
       "parameters   %d\n"
-      "step         %d sequences of %d tokens in %d micro-batches of %d, %s\n"
+      "step         %d sequences of %d tokens, on %d replicas in %d micro-batches of %d, %s\n"
       "cost         %.4g FLOPs a step = %s\n",
       std::string(models::name(m.family)), m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.intermediate, m.vocabulary,
-      m.padded_vocabulary, plan.parameters, plan.global_batch, plan.geometry.seq_len, plan.micro_batches, plan.geometry.batch,
+      m.padded_vocabulary, plan.parameters, plan.global_batch, plan.geometry.seq_len, plan.replicas, plan.micro_batches, plan.geometry.batch,
       std::string(device::name(plan.geometry.compute)), plan.flops_per_step, models::training_flops_formula());
   absl::StrAppend(&text, "\nplacement\n");
   for (const auto& stage : plan.stages) {

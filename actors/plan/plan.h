@@ -36,6 +36,7 @@ struct Plan {
   models::ModelConfig model;
   models::Geometry geometry;
   models::Recompute recompute = models::Recompute::kNone;
+  int replicas = 1;                    // data-parallel
   int micro_batches = 1;               // of a step and replica
   int evaluation_batches = 0;          // per evaluation
   std::int64_t global_batch = 1;
@@ -47,7 +48,7 @@ struct Plan {
   std::vector<EdgePlan> edges;
 
   std::int64_t parameters = 0;
-  double flops_per_step = 0;           // models/flops.h
+  double flops_per_step = 0;           // models/flops.h; of all replicas
   std::int64_t scratch_bytes = 0;      // of the compute stream
   std::int64_t chunk_tokens = 0;       // of the fused head
   std::map<std::string, std::int64_t> memory_bytes;  // by term, this process; "process" is code, stacks, libraries
@@ -63,6 +64,9 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
 
 // kResourceExhausted when the plan needs more memory than the cluster has; says by how much, and what to change.
 Status fits(const Plan& plan, const Cluster& cluster);
+
+// What all replicas of a job must have alike: equal configs (but for where and how often they write) have equal fingerprints.
+std::uint64_t fingerprint(const JobConfig& job);
 
 // Text for people: model, placement, edges with credits, memory by term, cost.
 std::string describe(const Plan& plan, const Cluster& cluster);

@@ -13,10 +13,11 @@ Ledger::Ledger(Setup setup)
     : setup_(std::move(setup)),
       state_(setup_.start),
       guard_(setup_.job.spike, state_.loss_average, state_.averaged),
+      losses_(static_cast<std::size_t>(setup_.plan.replicas)),
       norms_(setup_.plan.blocks.size()) {
   saved_step_ = state_.step.value;
   hold_after_ = setup_.hold_after;
-  on(&Ledger::shard_updated);
+  on(&Ledger::replica_updated);
   on(&Ledger::loss_measured);
   on(&Ledger::norm_measured);
   on(&Ledger::fed);
@@ -26,9 +27,10 @@ Ledger::Ledger(Setup setup)
   on(&Ledger::stop_asked);
 }
 
-void Ledger::connect_to(actor::Ref source, std::vector<actor::Ref> shards, actor::Ref writer, actor::Ref reporter,
+void Ledger::connect_to(std::vector<actor::Ref> replicas, std::vector<actor::Ref> shards, actor::Ref writer, actor::Ref reporter,
                         actor::Ref evaluator) {
-  source_ = std::move(source);
+  TROUPE_CHECK(replicas.size() == losses_.size()) << replicas.size() << " replicas of " << losses_.size();
+  replicas_ = std::move(replicas);
   shards_ = std::move(shards);
   writer_ = std::move(writer);
   reporter_ = std::move(reporter);
@@ -39,16 +41,35 @@ void Ledger::started() {
   names_ = {name_for("evaluation"), name_for("loss"), name_for("norms"), name_for("updates"), name_for("save")};
 }
 
-void Ledger::shard_updated(ShardUpdated message) {
-  TROUPE_CHECK(open_ ? decided_ && message.step == report_.step : message.step == state_.step)
-      << "block " << message.block << " updated for step " << message.step << " out of turn";
-  if (++updated_ < static_cast<int>(shards_.size())) return;
-  updated_ = 0;
-  if (open_) {
-    close();
-  } else {
-    after_close();  // the weights of the start are there
+void Ledger::replica_updated(ReplicaUpdated message) {
+  if (!ready_) {
+    replica_ready(message);
+    return;
   }
+  TROUPE_CHECK(open_ && decided_ && message.step == report_.step)
+      << "replica " << message.replica << " updated for step " << message.step << " out of turn";
+  if (++updated_ < static_cast<int>(replicas_.size())) return;
+  updated_ = 0;
+  close();
+}
+
+// The weights of the start are there.
+void Ledger::replica_ready(const ReplicaUpdated& message) {
+  if (message.step != state_.step) {
+    fail(absl::FailedPreconditionError(absl::StrCat("replica ", message.replica, " resumed after step ", message.step.value,
+                                                    ", this process after step ", state_.step.value, ": job.output = ",
+                                                    setup_.job.job.output, " must be the same folder for all processes")));
+    return;
+  }
+  if (const auto own = plan::fingerprint(setup_.job); message.job != own) {
+    fail(absl::FailedPreconditionError(absl::StrCat("replica ", message.replica, " runs another config than this process: start all with the same "
+                                                    "file and the same overrides")));
+    return;
+  }
+  if (++updated_ < static_cast<int>(replicas_.size())) return;
+  updated_ = 0;
+  ready_ = true;
+  after_close();
 }
 
 void Ledger::open_next() {
@@ -56,17 +77,20 @@ void Ledger::open_next() {
   report_.step = StepId(state_.step.value + 1);
   open_ = true;
   decided_ = false;
-  loss_.reset();
+  losses_.assign(losses_.size(), std::nullopt);
+  losses_known_ = 0;
   norms_.assign(norms_.size(), std::nullopt);
   norms_known_ = 0;
   opened_ns_ = now_ns();
-  send(source_, OpenStep{report_.step, state_.samples});
+  for (const auto& replica : replicas_) send(replica, OpenStep{report_.step, state_.samples});
   show_state();
 }
 
 void Ledger::loss_measured(StepLossMeasured message) {
-  TROUPE_CHECK(open_ && message.step == report_.step && !loss_) << "loss of step " << message.step << " out of turn";
-  loss_ = message.total;
+  auto& loss = losses_.at(static_cast<std::size_t>(message.replica));
+  TROUPE_CHECK(open_ && message.step == report_.step && !loss) << "loss of step " << message.step << " out of turn";
+  loss = message.total;
+  ++losses_known_;
   decide_if_known();
 }
 
@@ -81,22 +105,24 @@ void Ledger::norm_measured(NormMeasured message) {
 
 void Ledger::fed(StepFed message) {
   if (!open_ || message.step != report_.step) return;
-  report_.data_wait_ns = message.waited_ns;
-  report_.sample_hash = message.sample_hash;
+  report_.data_wait_ns = std::max(report_.data_wait_ns, message.waited_ns);
+  report_.sample_hash += message.sample_hash;
 }
 
 void Ledger::decide_if_known() {
-  if (!open_ || decided_ || !loss_ || norms_known_ < static_cast<int>(norms_.size())) return;
+  if (!open_ || decided_ || !measured()) return;
   if (evaluating_) {  // its weights must stay until it is done
     show_state();
     return;
   }
   double squares = 0;
   for (const auto& norm : norms_) squares += *norm;
-  const double tokens = std::max(1.0, loss_->tokens);
-  report_.loss = loss_->loss / tokens;
+  LossTotal total;
+  for (const auto& loss : losses_) total.loss += loss->loss, total.tokens += loss->tokens;
+  const double tokens = std::max(1.0, total.tokens);
+  report_.loss = total.loss / tokens;
   report_.grad_norm = std::sqrt(squares) / tokens;
-  report_.tokens = static_cast<std::int64_t>(loss_->tokens);
+  report_.tokens = static_cast<std::int64_t>(total.tokens);
   report_.learning_rate = learning_rate(setup_.job.lr_scheduler, setup_.job.optimizer.lr, report_.step);
   report_.skip_reason = guard_.judge(report_.loss, report_.grad_norm);
   report_.skipped = !report_.skip_reason.empty();
@@ -104,8 +130,8 @@ void Ledger::decide_if_known() {
   const double limit = setup_.job.training.max_norm;
   const double clip = limit > 0 && report_.grad_norm > limit ? limit / (report_.grad_norm + 1e-6) : 1.0;
   decided_ = true;
-  for (const auto& shard : shards_) {
-    send(shard, StepDecided{report_.step, report_.skipped, state_.updates + 1, report_.learning_rate, clip / tokens});
+  for (const auto& replica : replicas_) {
+    send(replica, StepDecided{report_.step, report_.skipped, state_.updates + 1, report_.learning_rate, clip / tokens});
   }
   show_state();
 }
@@ -159,7 +185,8 @@ void Ledger::after_close() {
     return;
   }
   finished_ = true;
-  finish_job(last_save_);
+  // This process's own last: it ends what carries the message to the others.
+  for (auto replica = replicas_.rbegin(); replica != replicas_.rend(); ++replica) send(*replica, JobEnded{last_save_});
 }
 
 bool Ledger::save_due() const {
@@ -228,9 +255,9 @@ void Ledger::stop_requested() { stop(); }
 
 void Ledger::show_state() {
   using trace::State;
-  if (open_ && evaluating_ && loss_ && norms_known_ == static_cast<int>(norms_.size())) {
+  if (open_ && evaluating_ && measured()) {
     set_state(State::kWaitingForInput, names_.evaluation, report_.step.value);
-  } else if (open_ && !loss_) {
+  } else if (open_ && losses_known_ < static_cast<int>(losses_.size())) {
     set_state(State::kWaitingForInput, names_.loss, report_.step.value);
   } else if (open_ && !decided_) {
     set_state(State::kWaitingForInput, names_.norms, report_.step.value);

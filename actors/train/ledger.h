@@ -1,11 +1,11 @@
 // Opens steps and closes them; decides clip, skip, save, evaluation, stop. The only place that knows what a step amounted to.
 //
-// Acts:  all shards ready -> OpenStep; loss, every block's norm and, where one is due, the evaluation of the weights before ->
-//        StepDecided; all shards updated -> the step is closed: report, snapshot, evaluation, next OpenStep or the end.
+// Acts:  all replicas ready -> OpenStep; every replica's loss, every block's norm and, where one is due, the evaluation of the weights
+//        before -> StepDecided; all replicas updated -> the step is closed: report, snapshot, evaluation, next OpenStep or the end.
 // One save is in flight at a time: one that falls due meanwhile is put off to the first step that closes after SaveDone, and said.
-// Fails: when too many steps in a row were skipped; when the last save failed (the others are reported and the run goes on).
+// Fails: when a replica begins elsewhere than the others, or with another config; when too many steps in a row were skipped; when the last save failed (the others are reported and the run goes on).
 // Invariants: no step closes twice, none is opened before the one before is closed (Ledger.ClosesEachStepOnce); norm and loss are folded
-//        in block and micro-batch order; what is saved was reported (Kill.TheRunThatGoesOnIsBitwiseTheUndisturbedOne).
+//        in the order of blocks, micro-batches and replicas; what is saved was reported (Kill.TheRunThatGoesOnIsBitwiseTheUndisturbedOne).
 #pragma once
 
 #include <optional>
@@ -29,11 +29,14 @@ class Ledger : public actor::Actor {
     const device::Stream& compute;  // its waits for other streams are waits for snapshots
   };
   explicit Ledger(Setup setup);
-  void connect_to(actor::Ref source, std::vector<actor::Ref> shards, actor::Ref writer, actor::Ref reporter, actor::Ref evaluator);
+  // `replicas` by number, which may be elsewhere; the others are this process's.
+  void connect_to(std::vector<actor::Ref> replicas, std::vector<actor::Ref> shards, actor::Ref writer, actor::Ref reporter,
+                  actor::Ref evaluator);
 
  private:
   void started() override;
-  void shard_updated(ShardUpdated message);
+  void replica_updated(ReplicaUpdated message);
+  void replica_ready(const ReplicaUpdated& message);
   void loss_measured(StepLossMeasured message);
   void norm_measured(NormMeasured message);
   void fed(StepFed message);
@@ -50,20 +53,22 @@ class Ledger : public actor::Actor {
   void report(StepReport report);
   bool save_due() const;
   void start_save();
+  bool measured() const { return losses_known_ == static_cast<int>(losses_.size()) && norms_known_ == static_cast<int>(norms_.size()); }
   bool last_step() const { return stopping_ || state_.step.value >= setup_.job.training.steps; }
   void show_state();
 
   const Setup setup_;
-  actor::Ref source_, writer_, reporter_, evaluator_;
-  std::vector<actor::Ref> shards_;
+  std::vector<actor::Ref> replicas_, shards_;
+  actor::Ref writer_, reporter_, evaluator_;
 
   RunState state_;                             // after the last closed step
   SpikeGuard guard_;
+  bool ready_ = false;                         // all replicas have begun
   bool open_ = false, decided_ = false;
   std::int64_t opened_ns_ = 0;
-  std::optional<LossTotal> loss_;
+  std::vector<std::optional<LossTotal>> losses_;  // by replica
   std::vector<std::optional<double>> norms_;   // by block
-  int norms_known_ = 0, updated_ = 0;
+  int losses_known_ = 0, norms_known_ = 0, updated_ = 0;
   StepReport report_;                          // of the open step
   std::optional<StepReport> unreported_;       // closed, its evaluation is still going on
   bool evaluating_ = false;

@@ -2,21 +2,25 @@
 
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+
 namespace troupe::actors {
 
 using device::StreamContext, device::TensorView;
 
 ParameterShard::ParameterShard(Setup setup) : setup_(std::move(setup)), step_(setup_.start) {
   on(&ParameterShard::gradient_ready);
+  on(&ParameterShard::reduced);
   on(&ParameterShard::decided);
   on(&ParameterShard::snapshot_requested);
   on(&ParameterShard::task_done);
 }
 
-void ParameterShard::connect_to(actor::Ref device, actor::Ref ledger, actor::Ref writer) {
+void ParameterShard::connect_to(actor::Ref device, actor::Ref replica, actor::Ref writer, actor::Ref replicas) {
   device_ = std::move(device);
-  ledger_ = std::move(ledger);
+  replica_ = std::move(replica);
   writer_ = std::move(writer);
+  replicas_ = std::move(replicas);
 }
 
 void ParameterShard::started() { run(publish(), Work::kPublish); }
@@ -30,13 +34,27 @@ void ParameterShard::run(task::Task<> body, Work work) {
 void ParameterShard::gradient_ready(BlockGradientReady message) {
   if (++uses_ready_ < setup_.uses) return;
   uses_ready_ = 0;
-  run(measure_norm(message.step), Work::kNorm);
+  run(add_uses(message.step), Work::kAddUses);
+}
+
+// An operation of the group for each step and block.
+comm::OperationId ParameterShard::operation(StepId step) const {
+  return comm::OperationId(step.value * setup_.model.blocks() + setup_.layout.block.value);
+}
+
+void ParameterShard::reduced(CollectiveDone message) {
+  const StepId step(message.operation.value / setup_.model.blocks());
+  if (task_) {
+    early_sum_ = step;  // before the device loop told us that the task which asked for it has ended
+  } else {
+    run(measure_norm(step), Work::kNorm);
+  }
 }
 
 void ParameterShard::decided(StepDecided message) {
   step_ = message.step;
-  if (task_) {
-    // The stream told the ledger our norm before the device loop told us that the norm's task has ended.
+  if (!summed_) {
+    // The ledger knows what it needs of this block before we do: from another replica, or from the stream.
     early_decision_ = message;
   } else {
     run(update(message), Work::kUpdate);
@@ -61,13 +79,24 @@ void ParameterShard::snapshot_requested(SnapshotRequested message) {
 
 void ParameterShard::task_done(TaskDone message) {
   task_.reset();
-  const auto work = static_cast<Work>(message.token);
-  if (work == Work::kNorm) {  // the stream itself tells the ledger the value
-    if (early_decision_) run(update(*std::exchange(early_decision_, std::nullopt)), Work::kUpdate);
-    return;
+  switch (static_cast<Work>(message.token)) {
+    case Work::kAddUses:
+      if (setup_.replicas > 1) {  // the stream itself asks for the sum over replicas
+        if (early_sum_) run(measure_norm(*std::exchange(early_sum_, std::nullopt)), Work::kNorm);
+        return;
+      }
+      [[fallthrough]];
+    case Work::kNorm:  // the stream itself tells the value
+      summed_ = true;
+      if (early_decision_) run(update(*std::exchange(early_decision_, std::nullopt)), Work::kUpdate);
+      return;
+    case Work::kUpdate:
+      summed_ = false;
+      [[fallthrough]];
+    case Work::kPublish:
+      updated_ = message.done;
+      send(replica_, ShardUpdated{step_, setup_.layout.block});
   }
-  updated_ = message.done;
-  send(ledger_, ShardUpdated{step_, setup_.layout.block});
 }
 
 task::Turn ParameterShard::turn(StepId step, double bytes_per_element) const {
@@ -88,20 +117,42 @@ task::Task<> ParameterShard::publish() {
   if (m.weights.view().raw() != master.raw()) setup_.kernels.cast(setup_.compute, {m.weights, master});
 }
 
-task::Task<> ParameterShard::measure_norm(StepId step) {
-  co_await turn(step, 4);
+// With one replica the sum is complete then: its norm follows in the same turn.
+task::Task<> ParameterShard::add_uses(StepId step) {
+  co_await turn(step, setup_.replicas > 1 ? 0 : 4);
   auto& m = setup_.memory;
   if (m.head_gradient) {
     const auto rows = models::BlockGradients(setup_.layout, m.gradient)[models::Role::kTokenEmbedding];
     setup_.kernels.add(setup_.compute, {rows, rows, m.head_gradient});
     setup_.kernels.fill(setup_.compute, {m.head_gradient, 0});
   }
+  if (setup_.replicas == 1) {
+    enqueue_norm(step);
+    co_return;
+  }
+  setup_.compute.notify([this, gradient = m.gradient.view(), step](StreamContext&) {
+    replicas_.send(CollectiveRequested{
+        .operation = operation(step),
+        .collective = {.kind = comm::CollectiveKind::kAllReduce, .type = gradient.type(), .data = static_cast<std::byte*>(gradient.raw()),
+                       .parts = comm::Parts::equal(gradient.elements(), setup_.replicas),
+                       .what = absl::StrCat("gradient of block ", setup_.layout.block.value)},
+        .asker = self()});
+  });
+}
+
+task::Task<> ParameterShard::measure_norm(StepId step) {
+  co_await turn(step, 4);
+  enqueue_norm(step);
+}
+
+void ParameterShard::enqueue_norm(StepId step) {
+  auto& m = setup_.memory;
   setup_.kernels.squared_norm(setup_.compute, {m.norm_chunks, m.gradient});
-  setup_.compute.notify([ledger = ledger_, chunks = m.norm_chunks.view(), step, block = setup_.layout.block](StreamContext&) {
+  setup_.compute.notify([replica = replica_, chunks = m.norm_chunks.view(), step, block = setup_.layout.block](StreamContext&) {
     double squares = 0;
     const double* values = chunks.data<double>();
     for (std::int64_t i = 0; i < chunks.elements(); ++i) squares += values[i];
-    ledger.send(NormMeasured{step, block, squares});
+    replica.send(NormMeasured{step, block, squares});
   });
 }
 

@@ -2,10 +2,12 @@
 // parameters.
 //
 // Acts:  start -> initial or restored master cast to weights -> ShardUpdated;  BlockGradientReady from every use of the block ->
-//        squared norm of the gradient sum -> NormMeasured;  StepDecided -> AdamW (or cleared gradients) -> ShardUpdated;
+//        with several replicas: all-reduce of the gradient sum over them, while other blocks are still at their backward;
+//        then its squared norm -> NormMeasured;  StepDecided -> AdamW (or cleared gradients) -> ShardUpdated;
 //        SnapshotRequested -> copy on the copy stream -> SnapshotTaken. The next update waits for that copy, by its event.
 // Holds: one snapshot at a time; the ledger asks for the next after SaveDone.
-// Invariants: no update before the norm of the whole step is known (ParameterShard.WaitsForTheDecision); a tied embedding's two sums
+// Invariants: no update before the norm of the whole step is known (ParameterShard.WaitsForTheDecision) and this replica's own sum is
+//        complete (ParameterShard.KeepsADecisionThatComesBeforeItsSum); a tied embedding's two sums
 //        are added once (ParameterShard.AddsTheTwoUsesOfATiedEmbeddingOnce); the snapshot is of one step
 //        (ParameterShard.TheSnapshotIsOfOneStep, CASES T15).
 #pragma once
@@ -13,6 +15,7 @@
 #include <memory>
 #include <optional>
 
+#include "actors/control/collective_group.h"
 #include "actors/plan/job_config.h"
 #include "actors/plan/shard_memory.h"
 #include "actors/protocol.h"
@@ -35,29 +38,37 @@ class ParameterShard : public actor::Actor {
     bool restored = false;             // master and moments hold a checkpoint's values already
     StepId start;                      // the last step that is done
     int uses = 1;                      // how many BlockGradientReady make a step: 2 for a tied embedding
+    int replicas = 1;                  // that gradients are summed over
   };
   explicit ParameterShard(Setup setup);
-  void connect_to(actor::Ref device, actor::Ref ledger, actor::Ref writer);
+  // `replicas` is the group's actor, and empty without one; `writer` is where there is one.
+  void connect_to(actor::Ref device, actor::Ref replica, actor::Ref writer, actor::Ref replicas);
 
  private:
-  enum class Work : std::uint64_t { kPublish, kNorm, kUpdate };
+  enum class Work : std::uint64_t { kPublish, kAddUses, kNorm, kUpdate };
   void started() override;
   void gradient_ready(BlockGradientReady message);
+  void reduced(CollectiveDone message);
   void decided(StepDecided message);
   void snapshot_requested(SnapshotRequested message);
   void task_done(TaskDone message);
   void run(task::Task<> body, Work work);
 
   task::Task<> publish();
+  task::Task<> add_uses(StepId step);
   task::Task<> measure_norm(StepId step);
   task::Task<> update(StepDecided decision);
+  void enqueue_norm(StepId step);
+  comm::OperationId operation(StepId step) const;
   task::Turn turn(StepId step, double bytes_per_element) const;
 
   const Setup setup_;
-  actor::Ref device_, ledger_, writer_;
+  actor::Ref device_, replica_, writer_, replicas_;
   int uses_ready_ = 0;
+  bool summed_ = false;     // the step's gradient is complete, and its norm measured
   StepId step_;
   std::unique_ptr<DeviceTask> task_;
+  std::optional<StepId> early_sum_;
   std::optional<StepDecided> early_decision_;
   device::Event updated_;   // the last update on the compute stream
   device::Event copied_;    // the last snapshot; empty before the first

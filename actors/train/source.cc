@@ -3,9 +3,9 @@
 namespace troupe::actors {
 namespace {
 
-BatchFeed::Setup with_samples(BatchFeed::Setup feed, const data::BatchLayout& layout) {
-  feed.samples = [layout](const BatchPlace& place, std::int64_t row) {
-    return layout.sample(layout.cursor(place.step), place.micro_batch, 0, row);
+BatchFeed::Setup with_samples(BatchFeed::Setup feed, const data::BatchLayout& layout, int replica) {
+  feed.samples = [layout, replica](const BatchPlace& place, std::int64_t row) {
+    return layout.sample(layout.cursor(place.step), place.micro_batch, replica, row);
   };
   return feed;
 }
@@ -16,7 +16,7 @@ Source::Source(Setup setup)
     : layout_(setup.layout),
       last_step_(setup.last_step),
       in_flight_(setup.in_flight),
-      feed_(*this, with_samples(std::move(setup.feed), setup.layout)),
+      feed_(*this, with_samples(std::move(setup.feed), setup.layout, setup.replica)),
       next_read_{setup.first_step, MicroBatchId(0)},
       open_(StepId(setup.first_step.value - 1)) {
   on(&Source::open);
@@ -52,10 +52,14 @@ void Source::send_what_is_open() {
   while (feed_.has_read() && feed_.next().step <= open_) {
     if (waiting_since_ns_ >= 0) waited_ns_ += now_ns() - std::exchange(waiting_since_ns_, -1);
     const BatchPlace next = feed_.next();
-    for (std::int64_t row = 0; row < layout_.micro_batch(); ++row) sample_hash_.add(feed_.sample(next, row));
+    for (std::int64_t row = 0; row < layout_.micro_batch(); ++row) {
+      data::SampleHash hash;
+      hash.add(feed_.sample(next, row));
+      sample_hash_ += hash.value();
+    }
     if (next.micro_batch.value == layout_.micro_batches() - 1) {
       // before the batch itself: whatever the batch brings about reaches the ledger later
-      send(ledger_, StepFed{next.step, waited_ns_, std::exchange(sample_hash_, data::SampleHash()).value()});
+      send(ledger_, StepFed{next.step, waited_ns_, std::exchange(sample_hash_, 0)});
     }
     feed_.hand_over();
   }

@@ -18,6 +18,7 @@ class Source : public actor::Actor {
   struct Setup {
     BatchFeed::Setup feed;         // its `samples` is set here
     data::BatchLayout layout;
+    int replica = 0;               // whose samples
     StepId first_step;
     std::int64_t last_step = 0;    // no batch is read beyond
     int in_flight = 1;             // micro-batches that the first stage works on at once; with fewer it could take one
@@ -43,7 +44,7 @@ class Source : public actor::Actor {
   StepId open_;                    // batches up to this step may be handed over
   std::int64_t waiting_since_ns_ = -1;
   std::int64_t waited_ns_ = 0;     // in the open step
-  data::SampleHash sample_hash_;   // of the batches of the open step that were handed over
+  std::uint64_t sample_hash_ = 0;  // of the batches of the open step that were handed over
 };
 
 }  // namespace troupe::actors

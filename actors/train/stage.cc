@@ -14,7 +14,8 @@ Stage::Stage(Setup setup)
       kernels_(setup.kernels),
       stream_(setup.stream),
       seed_(setup.seed),
-      shards_(std::move(setup.shards)) {
+      shards_(std::move(setup.shards)),
+      tied_(std::move(setup.tied)) {
   on(&Stage::task_done);
   activation_out.on_credit(&Stage::credit_came);
   gradient_out.on_credit(&Stage::credit_came);
@@ -182,9 +183,6 @@ void Stage::backward_done(const device::Event& done) {
   flight->activation.credit.release(done);
   flight->gradient.credit.release(done);
   free_slots_.push_back(flight->slot);
-  if (flight->micro_batch.value == plan_.micro_batches - 1) {
-    for (const auto& shard : shards_) send(shard, BlockGradientReady{flight->step});
-  }
 }
 
 void Stage::evaluation_done(const device::Event& done) {

@@ -4,7 +4,7 @@
 //        Gradient (last stage: own loss) and a credit to send back -> backward pass: per block recompute, input gradient, weight
 //        gradient. Passes are tasks on the device loop, a turn per block and kind; a stage issues its forward passes in order and its
 //        backward passes in order, so sums over micro-batches have one order. 1F1B is nothing but this and the keys.
-//        After the step's last micro-batch: BlockGradientReady to each block's shard. Evaluation batches: forward only, lowest urgency.
+//        In the step's last micro-batch: BlockGradientReady to a block's shard as soon as its weight gradient is enqueued. Evaluation batches: forward only, lowest urgency.
 // Holds: an activation slot, its batch and its incoming activation from forward until the weight gradients are enqueued; a credit
 //        goes back with the event after which its buffer may be overwritten.
 // Order: activation slot, then output credit (DESIGN law 6).
@@ -46,8 +46,9 @@ class Stage : public actor::Actor {
     std::vector<BlockTensorsOfStage> blocks{};
     device::ConstTensorView projection{};    // last stage: [Vp, C]
     device::TensorView projection_gradient{};  // last stage
-    // Who hears that a gradient is complete; for a tied embedding the last stage tells the embedding's shard too.
+    // Who hears that a block's gradient is complete.
     std::vector<actor::Ref> shards{};
+    actor::Ref tied{};                         // last stage: the shard of the embedding that the head uses too
   };
   explicit Stage(Setup setup);
   ~Stage() override;
@@ -93,6 +94,7 @@ class Stage : public actor::Actor {
   task::Task<> evaluation_pass(Flight& flight);
   models::Context context(const Flight& flight, bool training) const;
   task::Turn turn(const Flight& flight, task::Urgency urgency, int position, double cost) const;
+  void gradient_done(const Flight& flight, std::size_t block) const;
   double layer_cost() const;
   double head_cost() const;
 
@@ -102,7 +104,8 @@ class Stage : public actor::Actor {
   const kernels::Table& kernels_;
   device::Stream& stream_;
   const std::uint64_t seed_;
-  std::vector<actor::Ref> shards_;
+  const std::vector<actor::Ref> shards_;
+  const actor::Ref tied_;
   actor::Ref device_, ledger_;
 
   std::optional<models::EmbeddingBlock> embedding_;

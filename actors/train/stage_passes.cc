@@ -84,6 +84,13 @@ task::Task<> Stage::forward_pass(Flight& flight) {
   }
 }
 
+// Of the blocks of this stage, in order. What the shard enqueues comes after the gradient on the one compute stream.
+void Stage::gradient_done(const Flight& flight, std::size_t block) const {
+  if (flight.micro_batch.value != plan_.micro_batches - 1) return;
+  shards_[block].send(BlockGradientReady{flight.step});
+  if (head_ && tied_ && block + 1 == shards_.size()) tied_.send(BlockGradientReady{flight.step});
+}
+
 task::Task<> Stage::backward_pass(Flight& flight) {
   auto ctx = context(flight, true);
   auto& slot = memory_.slots[static_cast<std::size_t>(flight.slot)];
@@ -100,6 +107,7 @@ task::Task<> Stage::backward_pass(Flight& flight) {
     const ConstTensorView x = slot.outputs[static_cast<std::size_t>(last)];
     co_await head_->input_gradient(ctx, slot.head, x, dy);
     co_await head_->weight_gradient(ctx, slot.head, x);
+    gradient_done(flight, shards_.size() - 1);
   } else {
     dy = flight.gradient.message.dx;
   }
@@ -119,11 +127,13 @@ task::Task<> Stage::backward_pass(Flight& flight) {
     // More urgent than all but updates: no forward pass, which may write what recompute filled, comes in between.
     co_await turn(flight, Urgency::kWeightGradient, last - layer + 1, layer_cost());
     co_await layers_[at].weight_gradient(ctx, slot.frames[at], memory_.gradients, x, dy);
+    gradient_done(flight, at + (embedding_ ? 1 : 0));
     dy = dx;
   }
   if (embedding_) {
     co_await turn(flight, Urgency::kWeightGradient, shape_.layers() + 1, 0);
     co_await embedding_->weight_gradient(ctx, dy);
+    gradient_done(flight, 0);
   }
 }
 

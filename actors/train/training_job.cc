@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <future>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "actors/train/evaluator.h"
 #include "actors/train/ledger.h"
 #include "actors/train/parameter_shard.h"
+#include "actors/train/replica.h"
 #include "actors/train/source.h"
 #include "actors/train/stage.h"
 #include "models/checkpoint/directory.h"
@@ -19,6 +21,9 @@
 
 namespace troupe::actors {
 namespace {
+
+// All ranks: they hold the same parameters.
+constexpr comm::GroupId kReplicas{1};
 
 std::string metrics_path(const plan::JobConfig& job) { return job.job.output + "/metrics.jsonl"; }
 
@@ -70,10 +75,16 @@ World World::on_this_machine(const kernels::Table& kernels, const Clock& clock) 
 }
 
 TrainingJob::TrainingJob(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options)
-    : job_(std::move(job)), plan_(std::move(plan)), world_(world), options_(options) {}
+    : job_(std::move(job)), plan_(std::move(plan)), world_(world), options_(options),
+      rank_(world.transport ? world.transport->rank().value : 0) {}
 
 StatusOr<std::unique_ptr<TrainingJob>> TrainingJob::create(plan::JobConfig job, plan::Plan plan, const World& world,
                                                            const JobOptions& options) {
+  if (const int ranks = world.transport ? world.transport->world() : 1; ranks != plan.replicas) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parallelism.data_parallel = ", plan.replicas, " but ", ranks, ranks == 1 ? " process" : " processes", " of this job: start ", plan.replicas,
+        " (troupe launch --nproc ", plan.replicas, "), or set parallelism.data_parallel = ", ranks));
+  }
   std::unique_ptr<TrainingJob> made(new TrainingJob(std::move(job), std::move(plan), world, options));
   TROUPE_RETURN_IF_ERROR(made->open_data());
   TROUPE_RETURN_IF_ERROR(made->open_folder());
@@ -95,7 +106,7 @@ Status TrainingJob::open_data() {
                           data::SampleSource::for_training(std::move(corpus), samples, static_cast<std::uint64_t>(job_.job.seed),
                                                            job_.data.shuffle ? data::SampleOrder::kShuffled : data::SampleOrder::kRepeated));
   training_data_.emplace(std::move(training));
-  if (plan_.evaluation_batches == 0) return ok();
+  if (plan_.evaluation_batches == 0 || !leads()) return ok();
   if (job_.data.validation.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("validation.interval = ", job_.validation.interval,
                                                    " but data.validation is not given: name a corpus, or set validation.interval = 0"));
@@ -108,6 +119,7 @@ Status TrainingJob::open_data() {
 }
 
 Status TrainingJob::open_folder() {
+  if (!leads()) return ok();
   TROUPE_ASSIGN_OR_RETURN(auto lock, checkpoint::RunLock::take(job_.job.output));
   lock_ = std::move(lock);
   disk_ = std::make_unique<checkpoint::Disk>();
@@ -132,12 +144,12 @@ Status TrainingJob::resume() {
   if (!options_.save) return ok();
   auto newest = checkpoint::newest_complete(job_.job.output);
   if (absl::IsNotFound(newest.status())) {
-    TROUPE_RETURN_IF_ERROR(cut_metrics(metrics_path(job_), StepId(0)));
+    if (leads()) TROUPE_RETURN_IF_ERROR(cut_metrics(metrics_path(job_), StepId(0)));
   } else {
     TROUPE_RETURN_IF_ERROR(newest.status());
     TROUPE_ASSIGN_OR_RETURN(auto reader, checkpoint::CheckpointReader::open(newest->path));
     // Every byte once more than restoring needs: a run that goes on from a flipped bit would not be noticed for days.
-    TROUPE_RETURN_IF_ERROR(checkpoint::verify(newest->path));
+    if (leads()) TROUPE_RETURN_IF_ERROR(checkpoint::verify(newest->path));
     TROUPE_ASSIGN_OR_RETURN(start_, restore(reader, plan_, shards_));
     if (start_.samples != start_.step.value * plan_.global_batch) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -150,12 +162,14 @@ Status TrainingJob::resume() {
           plan_.geometry.seq_len, " or job.seed = ", job_.job.seed,
           " is not what it was. Resume with the same, choose another job.output, or say --checkpoint.allow_other_data=true"));
     }
+    if (!leads()) return ok();
     TROUPE_RETURN_IF_ERROR(cut_metrics(metrics_path(job_), start_.step));
     log_info(absl::StrCat("resuming after step ", start_.step.value, " from ", newest->path));
     for (const auto& setting : changed_settings(reader.manifest().facts.config, plan::resolved(job_))) {
       log_info(absl::StrCat("not as in the checkpoint: ", setting));
     }
   }
+  if (!leads()) return ok();
   start_.data = training_data_->fingerprint();
   TROUPE_RETURN_IF_ERROR(checkpoint::remove_leftovers(*disk_, job_.job.output).status());
   return device::write_file_durably(job_.job.output + "/config.resolved.toml", plan::resolved(job_));
@@ -173,6 +187,15 @@ void TrainingJob::build() {
   metrics_ = world_.make_stream("metrics", 1, {});
 
   auto& device = system_->add<DeviceLoop>("device", *compute_, world_.clock, world_.max_operations);
+  CollectiveGroup* group = nullptr;
+  if (world_.transport) {
+    engine_ = std::make_unique<comm::CollectiveEngine>(*world_.transport);
+    link_ = std::make_unique<Link>(*world_.transport);
+    std::vector<Rank> ranks;
+    for (int rank = 0; rank < plan_.replicas; ++rank) ranks.push_back(Rank(rank));
+    engine_->add_group(kReplicas, ranks);
+    group = &system_->add<CollectiveGroup>("replicas", *engine_, kReplicas);
+  }
 
   std::vector<ParameterShard*> shards;
   for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
@@ -181,7 +204,7 @@ void TrainingJob::build() {
         absl::StrCat("shard-", block),
         ParameterShard::Setup{.model = model, .layout = plan_.blocks[block], .memory = shards_[block], .kernels = world_.kernels,
                               .compute = *compute_, .copy = *copy_, .optimizer = job_.optimizer, .seed = seed,
-                              .restored = start_.step.value > 0, .start = start_.step, .uses = shared ? 2 : 1}));
+                              .restored = start_.step.value > 0, .start = start_.step, .uses = shared ? 2 : 1, .replicas = plan_.replicas}));
   }
   std::vector<actor::Ref> shard_refs;
   for (auto* shard : shards) shard_refs.push_back(shard->self());
@@ -205,7 +228,7 @@ void TrainingJob::build() {
       setup.projection = models::BlockWeights(layout, holder.weights.view())[role];
       setup.projection_gradient = model.tied_embeddings ? holder.head_gradient.view()
                                                         : models::BlockGradients(layout, holder.gradient.view())[role];
-      if (model.tied_embeddings) setup.shards.push_back(shard_refs.front());
+      if (model.tied_embeddings) setup.tied = shard_refs.front();
     }
     stages.push_back(&system_->add<Stage>(absl::StrCat("stage-", i), std::move(setup)));
   }
@@ -215,38 +238,56 @@ void TrainingJob::build() {
     inputs.push_back(&memory.inputs);
     evaluation_inputs.push_back(&memory.evaluation_inputs);
   }
-  const auto layout = data::BatchLayout::create(plan_.global_batch, plan_.geometry.batch, 1);
+  const auto layout = data::BatchLayout::create(plan_.global_batch, plan_.geometry.batch, plan_.replicas);
   TROUPE_CHECK(layout.ok()) << std::string(layout.status().message());
   auto& source = system_->add<Source>(
       "source", Source::Setup{.feed = {.port = "batch-", .source = *training_data_, .geometry = plan_.geometry, .samples = {},
                                        .loader = *loader_, .inputs = inputs},
                               .layout = *layout,
+                              .replica = rank_,
                               .first_step = StepId(start_.step.value + 1),
                               .last_step = job_.training.steps,
                               .in_flight = plan_.stages.front().in_flight});
+  auto& replica = system_->add<Replica>("replica", rank_, plan::fingerprint(job_));
   Evaluator* evaluator = nullptr;
-  if (plan_.evaluation_batches > 0) {
-    evaluator = &system_->add<Evaluator>("evaluator",
-                                         BatchFeed::Setup{.port = "batch-", .source = *validation_data_, .geometry = plan_.geometry,
-                                                          .samples = {}, .loader = *loader_, .inputs = evaluation_inputs},
-                                         plan_.evaluation_batches);
+  CheckpointWriter* writer = nullptr;
+  if (leads()) {
+    if (plan_.evaluation_batches > 0) {
+      evaluator = &system_->add<Evaluator>("evaluator",
+                                           BatchFeed::Setup{.port = "batch-", .source = *validation_data_, .geometry = plan_.geometry,
+                                                            .samples = {}, .loader = *loader_, .inputs = evaluation_inputs},
+                                           plan_.evaluation_batches);
+    }
+    writer = &system_->add<CheckpointWriter>(
+        "checkpoint-writer", CheckpointWriter::Setup{.plan = plan_, .shards = shards_, .storage = *storage_, .disk = *disk_,
+                                                     .clock = world_.clock, .output = job_.job.output, .config = plan::resolved(job_),
+                                                     .seed = seed, .keep_latest_k = job_.checkpoint.keep_latest_k});
+    auto& reporter = system_->add<Reporter>(
+        "reporter", Reporter::Setup{.plan = plan_, .metrics_path = metrics_path(job_), .metrics = *metrics_, .tokens = start_.tokens,
+                                    .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
+                                    .console = options_.console, .log_every = job_.metrics.log_every,
+                                    .on_step = options_.on_step});
+    auto& ledger = system_->add<Ledger>("ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save,
+                                                                .hold_after = options_.hold_after, .compute = *compute_});
+    ledger_ = ledger.self();
+    std::vector<actor::Ref> replicas{replica.self()};
+    for (int rank = 1; rank < plan_.replicas; ++rank) replicas.push_back(link_->remote(*system_, Rank(rank), "replica"));
+    writer->connect_to(ledger_);
+    ledger.connect_to(replicas, shard_refs, writer->self(), reporter.self(), evaluator ? evaluator->self() : actor::Ref());
+  } else {
+    ledger_ = link_->remote(*system_, Rank(0), "ledger");
   }
-  auto& writer = system_->add<CheckpointWriter>(
-      "checkpoint-writer", CheckpointWriter::Setup{.plan = plan_, .shards = shards_, .storage = *storage_, .disk = *disk_,
-                                                   .clock = world_.clock, .output = job_.job.output, .config = plan::resolved(job_),
-                                                   .seed = seed, .keep_latest_k = job_.checkpoint.keep_latest_k});
-  auto& reporter = system_->add<Reporter>(
-      "reporter", Reporter::Setup{.plan = plan_, .metrics_path = metrics_path(job_), .metrics = *metrics_, .tokens = start_.tokens,
-                                  .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
-                                  .console = options_.console, .log_every = job_.metrics.log_every,
-                                  .on_step = options_.on_step});
-  auto& ledger = system_->add<Ledger>(
-      "ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save, .hold_after = options_.hold_after, .compute = *compute_});
-  ledger_ = ledger.self();
+  if (link_) {
+    link_->expose(leads() ? "ledger" : "replica", leads() ? ledger_ : replica.self());
+    world_.transport->on_peer_down([engine = engine_.get(), agent = replica.self()](Rank rank, const Status& cause) {
+      agent.send(PeerWentDown{rank, cause});
+      engine->peer_down(rank, cause);
+    });
+  }
 
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const auto& shape = plan_.stages[i];
-    stages[i]->connect_to(device.self(), ledger_);
+    stages[i]->connect_to(device.self(), replica.self());
     actor::connect(source.feed().out(static_cast<int>(i)), stages[i]->batch, {.credits = shape.batch_credits});
     if (evaluator) {
       actor::connect(evaluator->feed().out(static_cast<int>(i)), stages[i]->evaluation_batch, {.credits = plan::kEvaluationCredits});
@@ -256,10 +297,11 @@ void TrainingJob::build() {
     actor::connect(stages[i + 1]->gradient_out, stages[i]->gradient_in, {.credits = plan_.stages[i + 1].gradient_credits});
     if (evaluator) actor::connect(stages[i]->evaluation_out, stages[i + 1]->evaluation_in, {.credits = plan::kEvaluationCredits});
   }
-  for (auto* shard : shards) shard->connect_to(device.self(), ledger_, writer.self());
-  source.connect_to(ledger_);
-  writer.connect_to(ledger_);
-  ledger.connect_to(source.self(), shard_refs, writer.self(), reporter.self(), evaluator ? evaluator->self() : actor::Ref());
+  for (auto* shard : shards) {
+    shard->connect_to(device.self(), replica.self(), writer ? writer->self() : actor::Ref(), group ? group->self() : actor::Ref());
+  }
+  source.connect_to(replica.self());
+  replica.connect_to(ledger_, source.self(), shard_refs);
 }
 
 TrainingJob::~TrainingJob() {
@@ -280,10 +322,32 @@ void TrainingJob::start() {
   std::lock_guard lock(stop_mutex_);
   system_->start();
   started_ = true;
+  if (world_.transport) {
+    const Status status = world_.transport->start();
+    TROUPE_CHECK(status.ok()) << std::string(status.message());
+  }
   if (stop_reason_) ledger_.send(StopRequested{*stop_reason_});
 }
 
-Status TrainingJob::wait() { return system_->wait(); }
+Status TrainingJob::wait() {
+  const Status status = system_->wait();
+  if (!world_.transport) return status;
+  if (!status.ok()) {
+    world_.transport->stop();  // the others see this rank go, and nobody writes into its memory any more
+    return status;
+  }
+  return meet_at_the_end();
+}
+
+Status TrainingJob::meet_at_the_end() {
+  auto met = std::make_shared<std::promise<Status>>();
+  auto end = met->get_future();
+  engine_->start(kReplicas, comm::OperationId(-1), {.what = "end of the job"}, [met](Status result) { met->set_value(std::move(result)); });
+  const auto deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(job_.limits.shutdown_seconds * 1e9));
+  if (end.wait_for(deadline) != std::future_status::ready) log_warning("the other ranks did not come to the end in time");
+  world_.transport->stop();
+  return ok();
+}
 
 void TrainingJob::hold_after(StepId step) { ledger_.send(HoldAfter{step}); }
 

@@ -1,5 +1,7 @@
-// A training job in this process: everything a plan says, built, connected, run.
+// One rank's part of a training job: everything a plan says of it, built, connected, run.
 //
+// Each rank holds a replica of the model. Rank 0 has the ledger, the evaluator, the checkpoint writer and the reporter too; the others
+// reach the ledger by the link. Rank 0 alone writes into the job's folder.
 // The same actors run on real threads and streams or in the deterministic world: what differs comes in through World.
 // Threads: one builds, runs and destroys; request_stop by any.
 // Owns: pool, streams, actors. Errors: a folder in use, a checkpoint that does not fit, a corpus that cannot be read, before anything is
@@ -12,10 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "actors/control/link.h"
 #include "actors/plan/plan.h"
 #include "actors/plan/shard_memory.h"
 #include "actors/protocol.h"
 #include "actors/train/reporter.h"
+#include "comm/collective/engine.h"
 #include "models/checkpoint/disk.h"
 #include "models/checkpoint/run_lock.h"
 #include "models/data/sample_source.h"
@@ -33,6 +37,8 @@ struct World {
   // A stream of that many compute threads; `scratch` only for the compute stream.
   std::function<std::unique_ptr<device::Stream>(std::string name, int threads, device::Buffer scratch)> make_stream;
   int max_operations = 256;          // of the device loop
+  // To the other ranks, not started yet; null where there is one rank. The job starts it, and stops it if it fails.
+  comm::Transport* transport = nullptr;
 
   static World on_this_machine(const kernels::Table& kernels, const Clock& clock);
 };
@@ -76,16 +82,20 @@ class TrainingJob {
 
  private:
   TrainingJob(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options);
+  bool leads() const { return rank_ == 0; }
   Status open_folder();
   Status open_data();
   void take_memory();
   Status resume();
   void build();
+  // All ranks have come to the end and none will send any more.
+  Status meet_at_the_end();
 
   const plan::JobConfig job_;
   const plan::Plan plan_;
   const World world_;
   const JobOptions options_;
+  const int rank_;
   std::optional<checkpoint::RunLock> lock_;
   RunState start_;
   std::optional<data::SampleSource> training_data_, validation_data_;
@@ -95,9 +105,11 @@ class TrainingJob {
   std::vector<plan::StageMemory> stages_;
   std::vector<plan::ShardMemory> shards_;
   std::unique_ptr<checkpoint::Disk> disk_;
+  std::unique_ptr<comm::CollectiveEngine> engine_;
+  std::unique_ptr<Link> link_;
   std::unique_ptr<actor::System> system_;
   std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_;
-  actor::Ref ledger_;
+  actor::Ref ledger_;                        // or what stands for it
 
   std::mutex stop_mutex_;                    // guards what follows: a signal may come before run()
   bool started_ = false;

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "actors/train/local_replicas.h"
+#include "comm/local/local_transport.h"
 #include "models/data/prepare.h"
 #include "runtime/base/rng.h"
 
@@ -47,6 +49,7 @@ Outcome read_metrics(const std::string& output) {
     outcome.steps.push_back(json["step"].get<int>());
     outcome.losses.push_back(value("loss"));
     outcome.norms.push_back(value("grad_norm"));
+    outcome.sample_hashes.push_back(json["sample_hash"].get<std::string>());
     outcome.skipped.push_back(json["skipped"].get<bool>());
     if (json.contains("val_loss")) outcome.validation[json["step"].get<int>()] = json["val_loss"].get<double>();
   }
@@ -64,13 +67,28 @@ Outcome run_job(const std::string& config, const std::vector<std::string>& overr
   const SteadyClock clock;
   const auto job = plan::parse_job_config(config, "test.toml", overrides);
   if (!job.ok()) return {.status = job.status()};
-  auto made = make_job(config, overrides, actors::World::on_this_machine(kernels, clock));
-  if (!made.ok()) return {.status = made.status()};
-  const Status status = (*made)->run();
-  made->reset();  // what it wrote is on the disk
+  const auto world = actors::World::on_this_machine(kernels, clock);
+  const auto status = [&]() -> Status {
+    if (job->parallelism.data_parallel > 1) return run_replicas(*job, world);
+    TROUPE_ASSIGN_OR_RETURN(auto made, make_job(config, overrides, world));
+    return made->run();
+  }();  // what it wrote is on the disk
   Outcome outcome = read_metrics(job->job.output);
   outcome.status = status;
   return outcome;
+}
+
+Status run_replicas(const plan::JobConfig& job, const actors::World& world) {
+  comm::LocalHub hub(job.parallelism.data_parallel);
+  std::vector<std::unique_ptr<comm::Transport>> transports;
+  std::vector<comm::Transport*> by_rank;
+  for (int rank = 0; rank < hub.world(); ++rank) {
+    transports.push_back(hub.transport(Rank(rank)));
+    by_rank.push_back(transports.back().get());
+  }
+  TROUPE_ASSIGN_OR_RETURN(auto plan, plan::make_plan(job, plan::Cluster::of_this_machine(job), world.kernels));
+  TROUPE_ASSIGN_OR_RETURN(auto replicas, actors::LocalReplicas::create(job, std::move(plan), world, {.console = actors::Reporter::Console::kNone}, by_rank));
+  return replicas->run();
 }
 
 std::string tiny_config(const std::string& corpus, const std::string& output) {

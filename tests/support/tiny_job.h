@@ -31,6 +31,7 @@ struct Outcome {
   std::vector<double> losses;                 // of each step
   std::vector<double> norms;
   std::map<int, double> validation;           // step -> loss
+  std::vector<std::string> sample_hashes;
   std::vector<bool> skipped;
 };
 Outcome read_metrics(const std::string& output);
@@ -39,8 +40,11 @@ Outcome read_metrics(const std::string& output);
 StatusOr<std::unique_ptr<actors::TrainingJob>> make_job(const std::string& config, const std::vector<std::string>& overrides,
                                                         const actors::World& world, bool save = true);
 
-// Builds and runs the job of a config text ("[model]...") with overrides; kernels by table; real threads.
+// Builds and runs the job of a config text ("[model]...") with overrides, all its replicas in this process; real threads.
 Outcome run_job(const std::string& config, const std::vector<std::string>& overrides, const kernels::Table& kernels);
+
+// All replicas of a job in this process, over the transport between threads.
+Status run_replicas(const plan::JobConfig& job, const actors::World& world);
 
 // A small Llama-style byte model: 4 layers, hidden 32, 4 heads of 8, 2 kv heads, seq_len 16, global_batch 4, fp32, 6 steps.
 std::string tiny_config(const std::string& corpus, const std::string& output);

@@ -80,6 +80,60 @@ TEST_F(Training, CutsTheBatchAsItLikesWithoutChangingTheLoss) {  // CASES T03, T
   }
 }
 
+void expect_close(const Outcome& a, const Outcome& b, double tolerance) {
+  ASSERT_TRUE(a.status.ok() && b.status.ok()) << a.status << b.status;
+  ASSERT_EQ(a.losses.size(), b.losses.size());
+  for (std::size_t i = 0; i < a.losses.size(); ++i) {
+    EXPECT_NEAR(a.losses[i] / b.losses[i], 1, tolerance) << "step " << i + 1;
+    EXPECT_NEAR(a.norms[i] / b.norms[i], 1, 100 * tolerance) << "step " << i + 1;
+  }
+  EXPECT_EQ(a.sample_hashes, b.sample_hashes);
+}
+
+// The oracle: replicas give what one gives. CASES T35 (the norm), T42 (tied embeddings over stages and replicas).
+TEST_F(Training, ReplicasGiveTheLossesOfOne) {
+  for (const char* tied : {"--model.tied_embeddings=false", "--model.tied_embeddings=true"}) {
+    const std::vector<std::string> common{tied, "--training.global_batch=8", "--training.steps=20", "--optimizer.lr=0.001"};
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), common.begin(), common.end());
+      return run(more);
+    };
+    const auto one = with({});
+    const auto two = with({"--parallelism.data_parallel=2"});
+    expect_close(one, two, 1e-6);
+    expect_close(one, with({"--parallelism.data_parallel=4"}), 1e-6);
+    expect_equal_bits(two, with({"--parallelism.data_parallel=2"}));
+    expect_equal_bits(two, with({"--parallelism.data_parallel=2", "--parallelism.pipeline=2"}));  // any number of stages
+  }
+}
+
+TEST_F(Training, ReplicasEvaluateAndDropOutAsOne) {
+  const std::vector<std::string> common{absl::StrCat("--data.validation=", corpus_), "--validation.interval=3", "--validation.steps=2",
+                                        "--model.dropout=0.1", "--optimizer.lr=0.001"};
+  const auto one = run(common);
+  auto more = common;
+  more.push_back("--parallelism.data_parallel=2");
+  const auto two = run(more);
+  expect_close(one, two, 1e-6);
+  ASSERT_EQ(one.validation.size(), two.validation.size());
+  for (const auto& [step, loss] : one.validation) EXPECT_NEAR(two.validation.at(step) / loss, 1, 1e-6);
+}
+
+// CASES T02, T06: from two replicas to one and to four.
+TEST_F(Training, ResumesOnAnotherNumberOfReplicas) {
+  const std::vector<std::string> common{"--training.steps=8", "--optimizer.lr=0.001", "--lr_scheduler.total_steps=8"};
+  const auto whole = run(common);
+  for (const char* after : {"--parallelism.data_parallel=2", "--parallelism.data_parallel=1", "--parallelism.data_parallel=4"}) {
+    const std::string output = absl::StrCat(folder_.path(), "/resumed-", runs_++);
+    const auto config = tiny_config(corpus_, output);
+    auto first = common, second = common;
+    first.insert(first.end(), {"--training.steps=3", "--parallelism.data_parallel=2"});
+    second.push_back(after);
+    ASSERT_TRUE(run_job(config, first, kernels::cpu::table()).status.ok());
+    expect_close(whole, run_job(config, second, kernels::cpu::table()), 1e-6);
+  }
+}
+
 TEST_F(Training, ResumesWithTheSameBits) {
   const auto whole = run({"--training.steps=8", "--optimizer.lr=0.003"});
   const std::string output = folder_.path() + "/resumed";

@@ -21,13 +21,13 @@ using testing::ElementsAre, testing::HasSubstr;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTokens = 64;
 
-// A real ledger; the test plays source, shards, writer, reporter and evaluator.
+// A real ledger; the test plays replicas, shards, writer, reporter and evaluator.
 class Ledger : public testing::Test {
  protected:
   Ledger() { set_log_level(LogLevel::kError); }
   ~Ledger() override { set_log_level(LogLevel::kInfo); }
 
-  void begin(const std::vector<std::string>& overrides, RunState start = {}, bool save = true) {
+  void begin(const std::vector<std::string>& overrides, RunState start = {}, bool save = true, bool all_ready = true) {
     const auto job = plan::parse_job_config(test::tiny_config("corpus", "run"), "test.toml", overrides);
     ASSERT_TRUE(job.ok()) << job.status();
     job_ = *job;
@@ -42,9 +42,14 @@ class Ledger : public testing::Test {
       shards_.push_back(&world_.system().add<Shard>("shard-" + std::to_string(i)));
       shards.push_back(shards_.back()->self());
     }
-    ledger.connect_to(source_.self(), shards, writer_.self(), reporter_.self(), evaluator_.self());
+    std::vector<actor::Ref> replicas;
+    for (int i = 0; i < plan_.replicas; ++i) {
+      replicas_.push_back(&world_.system().add<Replica>("replica-" + std::to_string(i)));
+      replicas.push_back(replicas_.back()->self());
+    }
+    ledger.connect_to(replicas, shards, writer_.self(), reporter_.self(), evaluator_.self());
     world_.start();
-    updated(start.step.value);
+    if (all_ready) updated(start.step.value);
   }
   template <class M>
   void tell(M message) {
@@ -62,13 +67,15 @@ class Ledger : public testing::Test {
     tell(StepLossMeasured{StepId(step), {loss * kTokens, kTokens}});
   }
   void updated(std::int64_t step) {
-    for (std::int32_t block = 0; block < blocks(); ++block) tell(ShardUpdated{StepId(step), BlockIndex(block)});
+    for (int i = plan_.replicas; i-- > 0;) tell(ReplicaUpdated{StepId(step), i, plan::fingerprint(job_)});
   }
   void whole_step(std::int64_t step, double loss = 2, double norm = 0.5) {
     measured(step, loss, norm);
     updated(step);
   }
-  const StepDecided& decision() const { return shards_.front()->last<StepDecided>(); }
+  bool ended() const { return replicas_.back()->count<JobEnded>() == 1; }
+  Status result() const { return replicas_.back()->last<JobEnded>().result; }
+  const StepDecided& decision() const { return replicas_.front()->last<StepDecided>(); }
   const StepReport& report() const { return reporter_.last<StepClosed>().report; }
   std::vector<std::int64_t> saves() const {
     std::vector<std::int64_t> steps;
@@ -76,42 +83,79 @@ class Ledger : public testing::Test {
     return steps;
   }
 
-  using Shard = test::Inbox<StepDecided, SnapshotRequested>;
+  using Shard = test::Inbox<SnapshotRequested>;
+  using Replica = test::Inbox<OpenStep, StepDecided, JobEnded>;
   actor::SimWorld world_{7};
   plan::JobConfig job_;
   plan::Plan plan_;
-  test::Inbox<OpenStep>& source_ = world_.system().add<test::Inbox<OpenStep>>("source");
   test::Inbox<SaveRequested>& writer_ = world_.system().add<test::Inbox<SaveRequested>>("writer");
   test::Inbox<StepClosed>& reporter_ = world_.system().add<test::Inbox<StepClosed>>("reporter");
   test::Inbox<EvaluationRequested>& evaluator_ = world_.system().add<test::Inbox<EvaluationRequested>>("evaluator");
   std::vector<Shard*> shards_;
+  std::vector<Replica*> replicas_;
   actor::Ref ledger_;
 };
 
 TEST_F(Ledger, ClosesEachStepOnce) {
   begin({"--training.steps=3"}, {}, false);
   for (std::int64_t step = 1; step <= 3; ++step) {
-    ASSERT_EQ(source_.count<OpenStep>(), static_cast<std::size_t>(step));  // opened once the one before is closed
-    EXPECT_EQ(source_.last<OpenStep>().step, StepId(step));
-    EXPECT_EQ(source_.last<OpenStep>().cursor, (step - 1) * 4);
+    ASSERT_EQ(replicas_.front()->count<OpenStep>(), static_cast<std::size_t>(step));  // opened once the one before is closed
+    EXPECT_EQ(replicas_.front()->last<OpenStep>().step, StepId(step));
+    EXPECT_EQ(replicas_.front()->last<OpenStep>().cursor, (step - 1) * 4);
     measured(step, 2);
-    for (const auto* shard : shards_) ASSERT_EQ(shard->count<StepDecided>(), static_cast<std::size_t>(step));
-    ASSERT_EQ(reporter_.count<StepClosed>(), static_cast<std::size_t>(step - 1));  // not before every shard is updated
+    for (const auto* replica : replicas_) ASSERT_EQ(replica->count<StepDecided>(), static_cast<std::size_t>(step));
+    ASSERT_EQ(reporter_.count<StepClosed>(), static_cast<std::size_t>(step - 1));  // not before every replica is updated
     updated(step);
     ASSERT_EQ(reporter_.count<StepClosed>(), static_cast<std::size_t>(step));
     EXPECT_EQ(report().step, StepId(step));
   }
-  EXPECT_TRUE(ledger_.ended());  // the job is over
-  EXPECT_TRUE(world_.system().outcome().ok());
+  EXPECT_TRUE(ended());  // the job is over
+  EXPECT_TRUE(result().ok());
 }
 
 TEST_F(Ledger, DecidesOnlyWhenLossAndEveryNormAreKnown) {
   begin({});
   tell(StepLossMeasured{StepId(1), {2, 1}});
   for (std::int32_t block = 0; block + 1 < blocks(); ++block) tell(NormMeasured{StepId(1), BlockIndex(block), 1});
-  EXPECT_EQ(shards_.front()->count<StepDecided>(), 0u);
+  EXPECT_EQ(replicas_.front()->count<StepDecided>(), 0u);
   tell(NormMeasured{StepId(1), BlockIndex(blocks() - 1), 1});
-  EXPECT_EQ(shards_.front()->count<StepDecided>(), 1u);
+  EXPECT_EQ(replicas_.front()->count<StepDecided>(), 1u);
+}
+
+// Case T41's kind, over replicas: sums of all, divided by the tokens of all.
+TEST_F(Ledger, FoldsTheLossesOfAllReplicasInTheirOrder) {
+  begin({"--parallelism.data_parallel=2", "--training.steps=9", "--training.max_norm=0"});
+  for (std::int32_t block = 0; block < blocks(); ++block) tell(NormMeasured{StepId(1), BlockIndex(block), 1});
+  tell(StepFed{StepId(1), 5, 70, 1});
+  tell(StepLossMeasured{StepId(1), {90, 30}, 1});
+  EXPECT_EQ(replicas_.front()->count<StepDecided>(), 0u);  // replica 0 has not measured
+  tell(StepFed{StepId(1), 9, 7, 0});
+  tell(StepLossMeasured{StepId(1), {10, 10}, 0});
+  for (const auto* replica : replicas_) {
+    ASSERT_EQ(replica->count<StepDecided>(), 1u);
+    EXPECT_NEAR(replica->last<StepDecided>().gradient_scale, 1.0 / 40, 1e-15);
+  }
+  tell(ReplicaUpdated{StepId(1), 1, plan::fingerprint(job_)});
+  EXPECT_EQ(reporter_.count<StepClosed>(), 0u);  // replica 0 still updates
+  tell(ReplicaUpdated{StepId(1), 0, plan::fingerprint(job_)});
+  ASSERT_EQ(reporter_.count<StepClosed>(), 1u);
+  EXPECT_NEAR(report().loss, 100.0 / 40, 1e-15);
+  EXPECT_EQ(report().tokens, 40);
+  EXPECT_EQ(report().data_wait_ns, 9);
+  EXPECT_EQ(report().sample_hash, 77u);
+}
+
+TEST_F(Ledger, RefusesAReplicaThatBeginsElsewhere) {
+  begin({"--parallelism.data_parallel=2"}, {}, false, /*all_ready=*/false);
+  tell(ReplicaUpdated{StepId(3), 1, plan::fingerprint(job_)});
+  EXPECT_EQ(world_.system().outcome().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(world_.system().outcome().message()), HasSubstr("replica 1 resumed after step 3, this process after step 0"));
+}
+
+TEST_F(Ledger, RefusesAReplicaWithAnotherConfig) {
+  begin({"--parallelism.data_parallel=2"}, {}, false, /*all_ready=*/false);
+  tell(ReplicaUpdated{StepId(0), 1, plan::fingerprint(job_) + 1});
+  EXPECT_THAT(std::string(world_.system().outcome().message()), HasSubstr("replica 1 runs another config"));
 }
 
 TEST_F(Ledger, TakesASecondClosingOfAStepForABug) {
@@ -154,7 +198,7 @@ TEST_F(Ledger, SkipsAStepThatIsNotFinite) {
   whole_step(4);
   EXPECT_FALSE(decision().skip);
   EXPECT_EQ(decision().update, 2);
-  for (const auto* shard : shards_) {  // the same decision everywhere
+  for (const auto* shard : replicas_) {  // the same decision everywhere
     for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(shard->of<StepDecided>()[i].skip, i == 1 || i == 2);
   }
 }
@@ -206,10 +250,10 @@ TEST_F(Ledger, SavesAtTheEndAndEndsWhenThatIsWritten) {
   whole_step(1);
   whole_step(2);
   EXPECT_THAT(saves(), ElementsAre(2));
-  EXPECT_FALSE(ledger_.ended());
+  EXPECT_FALSE(ended());
   tell(SaveDone{.step = StepId(2), .result = ok(), .folder = "x"});
-  EXPECT_TRUE(ledger_.ended());
-  EXPECT_TRUE(world_.system().outcome().ok());
+  EXPECT_TRUE(ended());
+  EXPECT_TRUE(result().ok());
 }
 
 TEST_F(Ledger, GoesOnAfterAFailedSaveAndFailsWhenTheLastOneDid) {
@@ -221,8 +265,8 @@ TEST_F(Ledger, GoesOnAfterAFailedSaveAndFailsWhenTheLastOneDid) {
   tell(SaveDone{.step = StepId(2), .result = ok(), .folder = "x"});
   whole_step(3);
   tell(SaveDone{.step = StepId(3), .result = absl::ResourceExhaustedError("the disk is full"), .folder = ""});
-  EXPECT_TRUE(ledger_.ended());
-  EXPECT_EQ(world_.system().outcome().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(ended());
+  EXPECT_EQ(result().code(), absl::StatusCode::kResourceExhausted);
 }
 
 // The last save is tried although the one that it had to wait for failed.
@@ -233,8 +277,8 @@ TEST_F(Ledger, TriesTheLastSaveAlsoAfterTheOneBeforeFailed) {
   tell(SaveDone{.step = StepId(1), .result = absl::ResourceExhaustedError("the disk is full"), .folder = ""});
   EXPECT_THAT(saves(), ElementsAre(1, 2));
   tell(SaveDone{.step = StepId(2), .result = ok(), .folder = "x"});
-  EXPECT_TRUE(ledger_.ended());
-  EXPECT_TRUE(world_.system().outcome().ok());
+  EXPECT_TRUE(ended());
+  EXPECT_TRUE(result().ok());
 }
 
 TEST_F(Ledger, WaitsForTheEvaluationBeforeTheWeightsChange) {
@@ -243,28 +287,28 @@ TEST_F(Ledger, WaitsForTheEvaluationBeforeTheWeightsChange) {
   EXPECT_EQ(evaluator_.last<EvaluationRequested>().step, StepId(1));
   EXPECT_EQ(reporter_.count<StepClosed>(), 0u);
   measured(2, 2);
-  EXPECT_EQ(shards_.front()->count<StepDecided>(), 1u);  // step 2 is measured and not decided
+  EXPECT_EQ(replicas_.front()->count<StepDecided>(), 1u);  // step 2 is measured and not decided
   tell(EvaluationMeasured{StepId(1), {30, 10}});
   EXPECT_EQ(report().validation_loss, 3);
-  EXPECT_EQ(shards_.front()->count<StepDecided>(), 2u);
+  EXPECT_EQ(replicas_.front()->count<StepDecided>(), 2u);
 }
 
 TEST_F(Ledger, StopsAfterTheOpenStepWithASave) {
   begin({"--training.steps=9", "--checkpoint.interval=0"});
   tell(StopRequested{"signal"});
-  EXPECT_FALSE(ledger_.ended());
+  EXPECT_FALSE(ended());
   whole_step(1);
   EXPECT_THAT(saves(), ElementsAre(1));
   tell(SaveDone{.step = StepId(1), .result = ok(), .folder = "x"});
-  EXPECT_TRUE(ledger_.ended());
-  EXPECT_EQ(source_.count<OpenStep>(), 1u);
+  EXPECT_TRUE(ended());
+  EXPECT_EQ(replicas_.front()->count<OpenStep>(), 1u);
 }
 
 // CASES T09, T02.
 TEST_F(Ledger, ResumesWithTheRateAndTheCursorOfItsStep) {
   begin({"--training.steps=9", "--lr_scheduler.warmup_steps=2"}, {.step = StepId(5), .samples = 20, .tokens = 320, .updates = 4});
-  EXPECT_EQ(source_.last<OpenStep>().step, StepId(6));
-  EXPECT_EQ(source_.last<OpenStep>().cursor, 20);
+  EXPECT_EQ(replicas_.front()->last<OpenStep>().step, StepId(6));
+  EXPECT_EQ(replicas_.front()->last<OpenStep>().cursor, 20);
   measured(6, 2);
   EXPECT_EQ(decision().update, 5);
   EXPECT_EQ(decision().learning_rate, learning_rate(job_.lr_scheduler, job_.optimizer.lr, StepId(6)));

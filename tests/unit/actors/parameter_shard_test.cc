@@ -20,7 +20,7 @@ using testing::Each, testing::FloatNear;
 // A shard of the embedding of a tiny model, on a device whose copies take a thousand times as long as its kernels.
 class ParameterShardTest : public testing::Test {
  protected:
-  void begin(bool tied) {
+  void begin(bool tied, int replicas = 1) {
     model_ = {.family = models::Family::kLlama, .vocabulary = 30, .padded_vocabulary = 32, .layers = 1, .hidden = 8, .heads = 2,
               .kv_heads = 1, .head_dim = 4, .intermediate = 16, .max_seq_len = 8, .tied_embeddings = tied};
     layout_ = models::block_layout(model_, BlockIndex(0));
@@ -29,8 +29,8 @@ class ParameterShardTest : public testing::Test {
     auto& shard = world_.system().add<actors::ParameterShard>(
         "shard-0", actors::ParameterShard::Setup{.model = model_, .layout = layout_, .memory = memory_, .kernels = kernels::ref::table(),
                                          .compute = compute_, .copy = copy_, .optimizer = optimizer_, .seed = 3,
-                                         .uses = tied ? 2 : 1});
-    shard.connect_to(device_.self(), ledger_.self(), writer_.self());
+                                         .uses = tied ? 2 : 1, .replicas = replicas});
+    shard.connect_to(device_.self(), ledger_.self(), writer_.self(), group_.self());
     shard_ = shard.self();
     world_.start();
     settle();
@@ -64,8 +64,45 @@ class ParameterShardTest : public testing::Test {
   DeviceLoop& device_ = world_.system().add<DeviceLoop>("device", compute_, world_.clock());
   test::Inbox<ShardUpdated, NormMeasured>& ledger_ = world_.system().add<test::Inbox<ShardUpdated, NormMeasured>>("ledger");
   test::Inbox<SnapshotTaken>& writer_ = world_.system().add<test::Inbox<SnapshotTaken>>("writer");
+  test::Inbox<CollectiveRequested>& group_ = world_.system().add<test::Inbox<CollectiveRequested>>("replicas");
   actor::Ref shard_;
 };
+
+// The sum over replicas comes before the norm, and covers the uses of a tied embedding.
+TEST_F(ParameterShardTest, SumsOverReplicasBeforeItMeasures) {
+  begin(true, 2);
+  set(memory_.gradient, 2);
+  tell(BlockGradientReady{StepId(3)});
+  EXPECT_EQ(group_.count<CollectiveRequested>(), 0u);
+  tell(BlockGradientReady{StepId(3)});
+  ASSERT_EQ(group_.count<CollectiveRequested>(), 1u);
+  const auto& asked = group_.last<CollectiveRequested>();
+  EXPECT_EQ(asked.collective.kind, comm::CollectiveKind::kAllReduce);
+  EXPECT_EQ(asked.collective.data, static_cast<std::byte*>(memory_.gradient.view().raw()));
+  EXPECT_EQ(asked.collective.parts.elements(), memory_.gradient.view().elements());
+  EXPECT_EQ(ledger_.count<NormMeasured>(), 0u);
+  set(memory_.gradient, 3);  // what the group brought
+  tell(CollectiveDone{asked.operation});
+  double squares = 0;
+  for (float g : values(memory_.gradient)) squares += static_cast<double>(g) * g;
+  ASSERT_EQ(ledger_.count<NormMeasured>(), 1u);
+  EXPECT_EQ(ledger_.last<NormMeasured>().step, StepId(3));
+  EXPECT_NEAR(ledger_.last<NormMeasured>().squares / squares, 1, 1e-12);
+}
+
+// Another replica's norm is enough for the ledger: its decision may come before our own sum has.
+TEST_F(ParameterShardTest, KeepsADecisionThatComesBeforeItsSum) {
+  begin(false, 2);
+  set(memory_.gradient, 2);
+  const auto before = values(memory_.master);
+  tell(BlockGradientReady{StepId(1)});
+  tell(decide(1));
+  EXPECT_EQ(values(memory_.master), before);
+  EXPECT_EQ(ledger_.count<ShardUpdated>(), 1u);
+  tell(CollectiveDone{group_.last<CollectiveRequested>().operation});
+  EXPECT_EQ(ledger_.count<ShardUpdated>(), 2u);
+  EXPECT_NE(values(memory_.master), before);
+}
 
 TEST_F(ParameterShardTest, SaysWhenItsFirstWeightsAreThere) {
   begin(false);

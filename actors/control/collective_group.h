@@ -1,0 +1,48 @@
+// The actor in front of a group of ranks: asks the engine for collectives and tells who asked when they are done.
+//
+// Acts:  CollectiveRequested -> the operation starts; its end -> CollectiveDone to the asker. Several are in flight at once.
+// Fails: when the group fails: a member is gone, or members asked for different things. The cause names them.
+// Says:  waiting for the oldest operation, by its name.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "comm/collective/engine.h"
+#include "runtime/actor/actor.h"
+
+namespace troupe::actors {
+
+// The memory of `collective` is ready to be read and written, and stays so until CollectiveDone.
+struct CollectiveRequested {
+  comm::OperationId operation;
+  comm::Collective collective;
+  actor::Ref asker;
+};
+struct CollectiveDone {
+  comm::OperationId operation;
+};
+
+class CollectiveGroup : public actor::Actor {
+ public:
+  CollectiveGroup(comm::CollectiveEngine& engine, comm::GroupId group);
+
+ private:
+  struct Ended {
+    comm::OperationId operation;
+    Status result;
+  };
+  struct Open {
+    std::string what;
+    actor::Ref asker;
+  };
+  void requested(CollectiveRequested message);
+  void ended(Ended message);
+  void show_state();
+
+  comm::CollectiveEngine& engine_;
+  const comm::GroupId group_;
+  std::map<comm::OperationId, Open> open_;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,114 @@
+// How control messages travel: the fields of each, in order. Little-endian, floats as bits, strings with their length; never CAF's way.
+//
+// To let another message travel: its `fields` here, and its type at the end of WireMessages. The order of that list is the number that
+// travels; both ends are the same build (comm/join says so before anything else).
+#pragma once
+
+#include <bit>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "actors/protocol.h"
+
+namespace troupe::actors {
+
+template <class... Messages>
+struct MessageList {};
+using WireMessages = MessageList<OpenStep, StepFed, StepLossMeasured, NormMeasured, StepDecided, ReplicaUpdated, EvaluationMeasured, JobEnded,
+                                 StopRequested>;
+
+template <class Codec> void fields(Codec& c, OpenStep& m) { c(m.step.value, m.cursor); }
+template <class Codec> void fields(Codec& c, StepFed& m) { c(m.step.value, m.waited_ns, m.sample_hash, m.replica); }
+template <class Codec> void fields(Codec& c, StepLossMeasured& m) { c(m.step.value, m.total.loss, m.total.tokens, m.replica); }
+template <class Codec> void fields(Codec& c, NormMeasured& m) { c(m.step.value, m.block.value, m.squares); }
+template <class Codec> void fields(Codec& c, StepDecided& m) { c(m.step.value, m.skip, m.update, m.learning_rate, m.gradient_scale); }
+template <class Codec> void fields(Codec& c, ReplicaUpdated& m) { c(m.step.value, m.replica, m.job); }
+template <class Codec> void fields(Codec& c, EvaluationMeasured& m) { c(m.step.value, m.total.loss, m.total.tokens); }
+template <class Codec> void fields(Codec& c, JobEnded& m) { c(m.result); }
+template <class Codec> void fields(Codec& c, StopRequested& m) { c(m.reason); }
+
+static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
+
+class FieldWriter {
+ public:
+  explicit FieldWriter(std::vector<std::byte>& out) : out_(out) {}
+  template <class... T>
+  void operator()(const T&... values) {
+    (put(values), ...);
+  }
+
+ private:
+  void bytes(const void* data, std::size_t size) {
+    const auto* from = static_cast<const std::byte*>(data);
+    out_.insert(out_.end(), from, from + size);
+  }
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void put(const T& value) {
+    bytes(&value, sizeof value);
+  }
+  void put(const std::string& text) {
+    put(static_cast<std::uint32_t>(text.size()));
+    bytes(text.data(), text.size());
+  }
+  void put(const Status& status) {
+    put(static_cast<std::int32_t>(status.code()));
+    put(std::string(status.message()));
+  }
+  std::vector<std::byte>& out_;
+};
+
+// What does not fit the bytes leaves the message as it is and good() false.
+class FieldReader {
+ public:
+  explicit FieldReader(std::span<const std::byte> in) : in_(in) {}
+  template <class... T>
+  void operator()(T&... values) {
+    (take(values), ...);
+  }
+  // Everything was there and nothing is left.
+  bool good() const { return good_ && in_.empty(); }
+
+ private:
+  bool bytes(void* data, std::size_t size) {
+    good_ = good_ && size <= in_.size();
+    if (!good_) return false;
+    if (size > 0) std::memcpy(data, in_.data(), size);
+    in_ = in_.subspan(size);
+    return true;
+  }
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void take(T& value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      std::uint8_t byte = 0;
+      bytes(&byte, 1);
+      value = byte != 0;
+    } else {
+      bytes(&value, sizeof value);
+    }
+  }
+  void take(std::string& text) {
+    std::uint32_t size = 0;
+    take(size);
+    if (size > in_.size()) {
+      good_ = false;
+      return;
+    }
+    text.resize(size);
+    bytes(text.data(), size);
+  }
+  void take(Status& status) {
+    std::int32_t code = 0;
+    std::string text;
+    take(code);
+    take(text);
+    if (good_) status = Status(static_cast<absl::StatusCode>(code), text);
+  }
+  std::span<const std::byte> in_;
+  bool good_ = true;
+};
+
+}  // namespace troupe::actors

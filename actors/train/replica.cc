@@ -1,0 +1,59 @@
+#include "actors/train/replica.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe::actors {
+
+Replica::Replica(int index, std::uint64_t job) : index_(index), job_(job) {
+  on(&Replica::open);
+  on(&Replica::fed);
+  on(&Replica::loss_measured);
+  on(&Replica::norm_measured);
+  on(&Replica::evaluated);
+  on(&Replica::decided);
+  on(&Replica::shard_updated);
+  on(&Replica::job_ended);
+  on(&Replica::peer_went_down);
+}
+
+void Replica::connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor::Ref> shards) {
+  ledger_ = std::move(ledger);
+  source_ = std::move(source);
+  shards_ = std::move(shards);
+}
+
+void Replica::fed(StepFed message) {
+  message.replica = index_;
+  send(ledger_, message);
+}
+
+void Replica::loss_measured(StepLossMeasured message) {
+  message.replica = index_;
+  send(ledger_, message);
+}
+
+void Replica::norm_measured(NormMeasured message) {
+  if (index_ == 0) send(ledger_, message);
+}
+
+void Replica::decided(StepDecided message) {
+  for (const auto& shard : shards_) send(shard, message);
+}
+
+void Replica::shard_updated(ShardUpdated message) {
+  if (++updated_ < shards_.size()) return;
+  updated_ = 0;
+  send(ledger_, ReplicaUpdated{message.step, index_, job_});
+}
+
+void Replica::job_ended(JobEnded message) {
+  ended_ = true;
+  finish_job(message.result);
+}
+
+void Replica::peer_went_down(PeerWentDown message) {
+  if (ended_) return;
+  fail(absl::UnavailableError(absl::StrCat("rank ", message.rank.value, " is gone: ", std::string(message.cause.message()))));
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,154 @@
+#include "actors/control/link.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <limits>
+#include <random>
+
+#include "actors/control/fields.h"
+#include "comm/local/local_transport.h"
+
+namespace troupe::test {
+namespace {
+
+using namespace actors;
+
+// Keeps what comes, for a test on another thread.
+class Listener final : public actor::Actor {
+ public:
+  Listener() { register_all(WireMessages{}); }
+  template <class T>
+  T wait_for() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(came_.wait_for(lock, std::chrono::seconds(20), [&] { return !std::get<std::vector<T>>(got_).empty(); }));
+    return std::get<std::vector<T>>(got_).back();
+  }
+  std::vector<StepFed> all(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    auto& got = std::get<std::vector<StepFed>>(got_);
+    EXPECT_TRUE(came_.wait_for(lock, std::chrono::seconds(20), [&] { return got.size() == count; }));
+    return got;
+  }
+
+ private:
+  template <class... Messages>
+  void register_all(MessageList<Messages...>) {
+    (on(&Listener::template take<Messages>), ...);
+  }
+  template <class T>
+  void take(T message) {
+    std::lock_guard lock(mutex_);
+    std::get<std::vector<T>>(got_).push_back(std::move(message));
+    came_.notify_all();
+  }
+  template <class... Messages>
+  static std::tuple<std::vector<Messages>...> storage(MessageList<Messages...>);
+
+  std::mutex mutex_;
+  std::condition_variable came_;
+  decltype(storage(WireMessages{})) got_;
+};
+
+class LinkTest : public testing::Test {
+ protected:
+  LinkTest() {
+    there_link_.expose("ledger", listener_.self());
+    here_.start();
+    there_.start();
+    EXPECT_TRUE(here_transport_->start().ok() && there_transport_->start().ok());
+  }
+  ~LinkTest() override {
+    here_transport_->stop();
+    there_transport_->stop();
+  }
+
+  comm::LocalHub hub_{2};
+  std::unique_ptr<comm::Transport> here_transport_ = hub_.transport(Rank(0)), there_transport_ = hub_.transport(Rank(1));
+  Link here_link_{*here_transport_}, there_link_{*there_transport_};
+  actor::System here_, there_;
+  Listener& listener_ = there_.add<Listener>("listener");
+  actor::Ref remote_ = here_link_.remote(here_, Rank(1), "ledger"), nobody_ = here_link_.remote(here_, Rank(1), "nobody");
+};
+
+// Cases A01, A31: also what CAF's own serialization would spoil.
+TEST_F(LinkTest, BringsEveryMessageAsItWas) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  remote_.send(OpenStep{StepId(1L << 40), -5});
+  EXPECT_EQ(listener_.wait_for<OpenStep>().step, StepId(1L << 40));
+  EXPECT_EQ(listener_.wait_for<OpenStep>().cursor, -5);
+  remote_.send(StepFed{StepId(2), 3, 0xfedcba9876543210, 4});
+  EXPECT_EQ(listener_.wait_for<StepFed>().sample_hash, 0xfedcba9876543210);
+  EXPECT_EQ(listener_.wait_for<StepFed>().replica, 4);
+  remote_.send(StepLossMeasured{StepId(3), {infinity, -0.0}, 2});
+  EXPECT_EQ(listener_.wait_for<StepLossMeasured>().total.loss, infinity);
+  EXPECT_TRUE(std::signbit(listener_.wait_for<StepLossMeasured>().total.tokens));
+  remote_.send(NormMeasured{StepId(4), BlockIndex(9), std::nan("7")});
+  EXPECT_TRUE(std::isnan(listener_.wait_for<NormMeasured>().squares));
+  EXPECT_EQ(listener_.wait_for<NormMeasured>().block, BlockIndex(9));
+  remote_.send(StepDecided{StepId(5), true, 6, 5e-324, -1.5});
+  const auto decided = listener_.wait_for<StepDecided>();
+  EXPECT_TRUE(decided.skip);
+  EXPECT_EQ(decided.update, 6);
+  EXPECT_EQ(decided.learning_rate, 5e-324);
+  EXPECT_EQ(decided.gradient_scale, -1.5);
+  remote_.send(ReplicaUpdated{StepId(6), 7, 8});
+  EXPECT_EQ(listener_.wait_for<ReplicaUpdated>().job, 8u);
+  remote_.send(EvaluationMeasured{StepId(7), {1, 2}});
+  EXPECT_EQ(listener_.wait_for<EvaluationMeasured>().total.tokens, 2);
+  remote_.send(JobEnded{absl::DataLossError("a torn file")});
+  EXPECT_EQ(listener_.wait_for<JobEnded>().result, absl::DataLossError("a torn file"));
+  remote_.send(StopRequested{std::string("nul \0 and \xff", 11)});
+  EXPECT_EQ(listener_.wait_for<StopRequested>().reason, std::string("nul \0 and \xff", 11));
+}
+
+TEST_F(LinkTest, KeepsTheOrder) {
+  for (int i = 0; i < 2000; ++i) remote_.send(StepFed{StepId(i), 0, 0, 0});
+  const auto came = listener_.all(2000);
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(came[static_cast<std::size_t>(i)].step, StepId(i));
+}
+
+TEST_F(LinkTest, CountsWhatIsForNobody) {
+  nobody_.send(OpenStep{StepId(1), 0});
+  remote_.send(OpenStep{StepId(2), 0});  // comes after it
+  listener_.wait_for<OpenStep>();
+  EXPECT_EQ(there_link_.refused(), 1);
+}
+
+TEST_F(LinkTest, RefusesBytesThatAreNoMessage) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 20'000; ++i) {
+    std::vector<std::byte> frame(random() % 60);
+    for (auto& byte : frame) byte = static_cast<std::byte>(random());
+    if (i % 2 && frame.size() > 12) {  // right name, wrong rest
+      const std::uint16_t prefix[2] = {static_cast<std::uint16_t>(random() % 12), 6};
+      std::memcpy(frame.data(), prefix, 4);
+      std::memcpy(frame.data() + 4, "ledger", 6);
+    }
+    here_transport_->send({.to = Rank(1), .channel = comm::Channel::kActors, .header = frame});
+  }
+  remote_.send(JobEnded{});
+  listener_.wait_for<JobEnded>();
+  EXPECT_GT(there_link_.refused(), 10'000);
+}
+
+TEST(Fields, RefuseABitMoreOrLess) {
+  JobEnded message{absl::AbortedError("because")};
+  std::vector<std::byte> bytes;
+  FieldWriter write(bytes);
+  fields(write, message);
+  const auto good = [](std::span<const std::byte> from) {
+    JobEnded read;
+    FieldReader reader(from);
+    fields(reader, read);
+    return reader.good();
+  };
+  EXPECT_TRUE(good(bytes));
+  for (std::size_t length = 0; length < bytes.size(); ++length) EXPECT_FALSE(good(std::span(bytes).first(length)));
+  bytes.push_back(std::byte{0});
+  EXPECT_FALSE(good(bytes));
+}
+
+}  // namespace
+}  // namespace troupe::test
