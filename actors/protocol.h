@@ -10,7 +10,8 @@
 //                                          stages <==Gradient====
 //   stages --BlockGradientReady--> shards --CollectiveRequested--> group --CollectiveDone--> shards (actors/control)
 //   shards --NormMeasured--> ledger --StepDecided--> shards --ShardUpdated--> replica --ReplicaUpdated--> ledger
-//   ledger --SnapshotRequested--> shards --SnapshotTaken--> checkpoint writer --SaveDone--> ledger
+//   ledger --SnapshotRequested--> shards --SnapshotTaken--> checkpoint writers;  ledger --SaveRequested--> writer of replica 0
+//   --WriteShard--> writers --ShardWritten--> writer of replica 0 --SaveDone--> ledger
 //   ledger --EvaluationRequested--> evaluator --Batch--> stages --EvaluationMeasured--> ledger
 //   ledger --StepClosed--> reporter;  ledger --JobEnded--> replicas
 #pragma once
@@ -79,7 +80,8 @@ struct BlockGradientReady {
 struct NormMeasured {
   StepId step;
   BlockIndex block;
-  double squares = 0;  // of the gradient sum, not yet divided by tokens
+  double squares = 0;  // of the gradient sum, not yet divided by tokens; of the part that this replica holds
+  int replica = 0;     // set by the replica on the way to the ledger
 };
 struct StepDecided {
   StepId step;
@@ -146,6 +148,15 @@ struct RunState {
 };
 struct SaveRequested {
   RunState state;
+};
+// From the writer that leads a save to the others: the folder is there, write your part; and their answer.
+struct WriteShard {
+  StepId step;
+};
+struct ShardWritten {
+  StepId step;
+  int replica = 0;
+  Status result;
 };
 struct SaveDone {
   StepId step;

@@ -17,17 +17,21 @@ namespace troupe::actors {
 template <class... Messages>
 struct MessageList {};
 using WireMessages = MessageList<OpenStep, StepFed, StepLossMeasured, NormMeasured, StepDecided, ReplicaUpdated, EvaluationMeasured, JobEnded,
-                                 StopRequested>;
+                                 StopRequested, SnapshotRequested, WriteShard, ShardWritten>;
 
 template <class Codec> void fields(Codec& c, OpenStep& m) { c(m.step.value, m.cursor); }
 template <class Codec> void fields(Codec& c, StepFed& m) { c(m.step.value, m.waited_ns, m.sample_hash, m.replica); }
 template <class Codec> void fields(Codec& c, StepLossMeasured& m) { c(m.step.value, m.total.loss, m.total.tokens, m.replica); }
-template <class Codec> void fields(Codec& c, NormMeasured& m) { c(m.step.value, m.block.value, m.squares); }
+template <class Codec> void fields(Codec& c, NormMeasured& m) { c(m.step.value, m.block.value, m.squares, m.replica); }
 template <class Codec> void fields(Codec& c, StepDecided& m) { c(m.step.value, m.skip, m.update, m.learning_rate, m.gradient_scale); }
 template <class Codec> void fields(Codec& c, ReplicaUpdated& m) { c(m.step.value, m.replica, m.job); }
 template <class Codec> void fields(Codec& c, EvaluationMeasured& m) { c(m.step.value, m.total.loss, m.total.tokens); }
 template <class Codec> void fields(Codec& c, JobEnded& m) { c(m.result); }
 template <class Codec> void fields(Codec& c, StopRequested& m) { c(m.reason); }
+
+template <class Codec> void fields(Codec& c, SnapshotRequested& m) { c(m.step.value); }
+template <class Codec> void fields(Codec& c, WriteShard& m) { c(m.step.value); }
+template <class Codec> void fields(Codec& c, ShardWritten& m) { c(m.step.value, m.replica, m.result); }
 
 static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
 

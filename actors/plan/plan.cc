@@ -105,7 +105,15 @@ std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels) {
 void count_memory(Plan& plan) {
   device::CountingAllocator count;
   for (const auto& stage : plan.stages) StageMemory::take(plan.model, stage, plan.stage_options(), count);
-  for (const auto& block : plan.blocks) ShardMemory::take(plan.model, block, plan.geometry.compute, plan.snapshots, count);
+  for (const auto& block : plan.blocks) {
+    // as for the replica whose part is the largest
+    const auto parts = plan.share(0).parts(block.elements);
+    int largest = 0;
+    for (int replica = 1; replica < plan.replicas; ++replica) {
+      if (parts.size(replica) > parts.size(largest)) largest = replica;
+    }
+    ShardMemory::take(plan.model, block, plan.geometry.compute, plan.snapshots, count, plan.share(largest));
+  }
   count.take("scratch", device::DType::kU8, {plan.scratch_bytes});
   plan.memory_bytes = count.bytes_by_term();
   plan.pool_bytes = count.total_bytes();
@@ -148,6 +156,7 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.recompute = recompute_of(job.training.recompute);
   plan.global_batch = job.training.global_batch;
   plan.replicas = job.parallelism.data_parallel;
+  plan.zero = job.parallelism.zero;
   plan.micro_batches = static_cast<int>(plan.global_batch / job.training.micro_batch / plan.replicas);
   plan.evaluation_batches =
       job.validation.interval > 0 ? static_cast<int>(job.validation.steps * job.validation.batch / job.training.micro_batch) : 0;
@@ -198,10 +207,10 @@ std::string describe(const Plan& plan, const Cluster& cluster) {
   std::string text = absl::StrFormat(
       "model        %s: %d layers, hidden %d, %d heads (%d kv) of %d, intermediate %d, vocabulary %d (%d rows)\n"
       "parameters   %d\n"
-      "step         %d sequences of %d tokens, on %d replicas in %d micro-batches of %d, %s\n"
+      "step         %d sequences of %d tokens, on %d replicas (ZeRO-%d) in %d micro-batches of %d, %s\n"
       "cost         %.4g FLOPs a step = %s\n",
       std::string(models::name(m.family)), m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.intermediate, m.vocabulary,
-      m.padded_vocabulary, plan.parameters, plan.global_batch, plan.geometry.seq_len, plan.replicas, plan.micro_batches, plan.geometry.batch,
+      m.padded_vocabulary, plan.parameters, plan.global_batch, plan.geometry.seq_len, plan.replicas, plan.zero, plan.micro_batches, plan.geometry.batch,
       std::string(device::name(plan.geometry.compute)), plan.flops_per_step, models::training_flops_formula());
   absl::StrAppend(&text, "\nplacement\n");
   for (const auto& stage : plan.stages) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/plan/job_config.h"
+#include "actors/plan/shard_memory.h"
 #include "actors/plan/stage_memory.h"
 #include "kernels/table.h"
 #include "models/model_config.h"
@@ -37,6 +38,7 @@ struct Plan {
   models::Geometry geometry;
   models::Recompute recompute = models::Recompute::kNone;
   int replicas = 1;                    // data-parallel
+  int zero = 0;                        // what of a block is split over them
   int micro_batches = 1;               // of a step and replica
   int evaluation_batches = 0;          // per evaluation
   std::int64_t global_batch = 1;
@@ -51,11 +53,12 @@ struct Plan {
   double flops_per_step = 0;           // models/flops.h; of all replicas
   std::int64_t scratch_bytes = 0;      // of the compute stream
   std::int64_t chunk_tokens = 0;       // of the fused head
-  std::map<std::string, std::int64_t> memory_bytes;  // by term, this process; "process" is code, stacks, libraries
+  std::map<std::string, std::int64_t> memory_bytes;  // by term, of a replica; "process" is code, stacks, libraries
   std::int64_t pool_bytes = 0;         // what the device pool must hold
   std::int64_t total_bytes = 0;
 
   StageOptions stage_options() const { return {geometry, recompute, micro_batches, evaluation_batches}; }
+  ShardShare share(int replica) const { return {replica, replicas, zero}; }
   std::int64_t tokens_per_step() const { return global_batch * geometry.seq_len; }
 };
 

@@ -1,6 +1,9 @@
 #include "actors/train/checkpoint_writer.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "models/checkpoint/directory.h"
 #include "runtime/base/log.h"
 
@@ -27,61 +30,155 @@ checkpoint::Shape sizes_of(const device::Shape& shape) {
   return sizes;
 }
 
-// The exported part of a parameter in a flat buffer: its first rows, so it is contiguous.
-std::span<std::byte> bytes_of(const models::ParameterSpec& parameter, const device::Tensor& flat) {
-  auto* values = flat.view().data<float>() + parameter.offset;
-  return std::as_writable_bytes(std::span(values, static_cast<std::size_t>(parameter.exported_shape().elements())));
+// Elements of a block.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
+Range common(const Range& a, const Range& b) { return {std::max(a.begin, b.begin), std::max(std::max(a.begin, b.begin), std::min(a.end, b.end))}; }
+// A parameter's rows that are no padding: its first ones, so they are contiguous.
+Range exported(const models::ParameterSpec& parameter) {
+  return {parameter.offset, parameter.offset + parameter.exported_shape().elements()};
 }
+
+// Calls back with the slices of the exported tensor that make up `part` of the block, and where in the block each lies.
+template <class Call>
+void for_each_slice(const models::ParameterSpec& parameter, const Range& part, const Call& call) {
+  if (part.begin >= part.end) return;
+  const auto shape = sizes_of(parameter.exported_shape());
+  std::int64_t at = part.begin;
+  for (const auto& slice : checkpoint::cover_flat_range(shape, part.begin - parameter.offset, part.end - part.begin)) {
+    const std::int64_t count = checkpoint::element_count(slice.sizes).value();
+    call(shape, slice, Range{at, at + count});
+    at += count;
+  }
+}
+
+// Elements [range) of a block in a flat buffer that begins with element `first`.
+std::span<std::byte> bytes_of(const device::Tensor& flat, const Range& range, std::int64_t first) {
+  auto* values = flat.view().data<float>() + (range.begin - first);
+  return std::as_writable_bytes(std::span(values, static_cast<std::size_t>(range.end - range.begin)));
+}
+
+// How a writer tells the leader what it wrote: a file that is gone when the checkpoint is complete.
+std::string record_path(const std::string& folder, int replica) { return absl::StrFormat("%s/shard-%05d.json", folder, replica); }
 
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(Setup setup) : setup_(std::move(setup)) {
   on(&CheckpointWriter::save_requested);
   on(&CheckpointWriter::snapshot_taken);
+  on(&CheckpointWriter::begun);
+  on(&CheckpointWriter::write_shard);
+  on(&CheckpointWriter::shard_written);
+}
+
+void CheckpointWriter::connect_to(actor::Ref ledger, std::vector<actor::Ref> writers) {
+  ledger_ = std::move(ledger);
+  writers_ = std::move(writers);
 }
 
 void CheckpointWriter::save_requested(SaveRequested message) {
   TROUPE_CHECK(!requested_) << "a save of step " << message.state.step << " was asked while step " << requested_->step << " is being written";
   requested_ = message.state;
-  write_when_complete();
+  begin_when_complete();
 }
 
-void CheckpointWriter::snapshot_taken(SnapshotTaken) {
+void CheckpointWriter::snapshot_taken(SnapshotTaken message) {
+  if (message.step != snapshot_) taken_ = 0;
+  snapshot_ = message.step;
   ++taken_;
+  begin_when_complete();
   write_when_complete();
 }
 
-void CheckpointWriter::write_when_complete() {
-  if (!requested_ || taken_ < setup_.shards.size()) {
+void CheckpointWriter::begin_when_complete() {
+  if (!requested_ || snapshot_ != requested_->step || taken_ < setup_.shards.size()) {
     set_state(trace::State::kWaitingForInput, {}, static_cast<std::int64_t>(taken_));
     return;
   }
   set_state(trace::State::kRunning, {}, requested_->step.value);
-  const RunState state = *requested_;
-  requested_.reset();
-  taken_ = 0;
-  setup_.storage.notify([this, state, ledger = ledger_](device::StreamContext&) {
-    const auto begin = setup_.clock.now_ns();
-    const auto sources = snapshot_sources(setup_.plan, setup_.shards);
-    auto folder = checkpoint::save_checkpoint(setup_.disk, setup_.output, facts_of(setup_.plan, state, setup_.seed, setup_.config), sources);
-    const Status result = folder.status();
-    if (result.ok()) {  // the checkpoint is there whatever becomes of the older ones
-      if (const Status pruned = checkpoint::prune(setup_.disk, setup_.output, setup_.keep_latest_k).status(); !pruned.ok()) {
-        log_warning(absl::StrCat("an older checkpoint could not be removed: ", std::string(pruned.message())));
-      }
-    }
-    ledger.send(SaveDone{state.step, result, folder.ok() ? *folder : "", setup_.clock.now_ns() - begin});
+  begun_ns_ = now_ns();
+  setup_.storage.notify([this, writer = self(), step = requested_->step](device::StreamContext&) {
+    auto save = checkpoint::CheckpointSave::begin(setup_.disk, setup_.output, step);
+    if (save.ok()) save_.emplace(*std::move(save));
+    writer.send(SaveBegun{save.status()});
   });
+}
+
+void CheckpointWriter::begun(SaveBegun message) {
+  written_ = 0;
+  first_failure_ = ok();
+  if (!message.result.ok()) {
+    send(ledger_, SaveDone{requested_->step, message.result, "", now_ns() - begun_ns_});
+    requested_.reset();
+    return;
+  }
+  for (const auto& writer : writers_) send(writer, WriteShard{requested_->step});
+}
+
+void CheckpointWriter::write_shard(WriteShard message) {
+  asked_ = message.step;
+  write_when_complete();
+}
+
+void CheckpointWriter::write_when_complete() {
+  if (!asked_ || snapshot_ != *asked_ || taken_ < setup_.shards.size()) return;
+  const StepId step = *std::exchange(asked_, std::nullopt);
+  setup_.storage.notify([this, step, leader = writers_.front()](device::StreamContext&) {
+    const auto write = [&]() -> Status {
+      const auto folder = checkpoint::writing_folder(setup_.output, step);
+      const auto sources = snapshot_sources(setup_.plan, setup_.shards);
+      TROUPE_ASSIGN_OR_RETURN(const auto record, checkpoint::write_shard(setup_.disk, folder, setup_.replica, sources));
+      TROUPE_ASSIGN_OR_RETURN(const std::string text, checkpoint::to_text(record));
+      return setup_.disk.write_file_durably(record_path(folder, setup_.replica), text).status();
+    };
+    leader.send(ShardWritten{step, setup_.replica, write()});
+  });
+}
+
+void CheckpointWriter::shard_written(ShardWritten message) {
+  if (!message.result.ok() && first_failure_.ok()) {
+    first_failure_ = Status(message.result.code(), absl::StrCat("replica ", message.replica, ": ", std::string(message.result.message())));
+  }
+  // All of them, also after a failure: nobody writes into the folder when it goes.
+  if (++written_ < writers_.size()) return;
+  const RunState state = *std::exchange(requested_, std::nullopt);
+  setup_.storage.notify([this, state, failure = first_failure_, began_ns = begun_ns_, ledger = ledger_](device::StreamContext&) {
+    const Status result = failure.ok() ? commit(state) : failure;
+    save_.reset();  // a failed save's folder goes
+    ledger.send(SaveDone{state.step, result, result.ok() ? checkpoint::final_folder(setup_.output, state.step) : "",
+                         setup_.clock.now_ns() - began_ns});
+  });
+}
+
+// On the storage stream.
+Status CheckpointWriter::commit(const RunState& state) {
+  for (std::size_t replica = 0; replica < writers_.size(); ++replica) {
+    const std::string path = record_path(save_->folder(), static_cast<int>(replica));
+    TROUPE_ASSIGN_OR_RETURN(const std::string text, device::read_file(path));
+    TROUPE_ASSIGN_OR_RETURN(auto record, checkpoint::parse_shard_record(path, text));
+    save_->add(std::move(record));
+    TROUPE_RETURN_IF_ERROR(setup_.disk.remove_all(path));
+  }
+  TROUPE_RETURN_IF_ERROR(save_->commit(facts_of(setup_.plan, state, setup_.seed, setup_.config)).status());
+  // The checkpoint is there whatever becomes of the older ones.
+  if (const Status pruned = checkpoint::prune(setup_.disk, setup_.output, setup_.keep_latest_k).status(); !pruned.ok()) {
+    log_warning(absl::StrCat("an older checkpoint could not be removed: ", std::string(pruned.message())));
+  }
+  return ok();
 }
 
 std::vector<checkpoint::TensorSource> snapshot_sources(const plan::Plan& plan, std::vector<plan::ShardMemory>& shards) {
   std::vector<checkpoint::TensorSource> sources;
   for (std::size_t block = 0; block < shards.size(); ++block) {
+    const auto& shard = shards[block];
     for (const auto& parameter : plan.blocks[block].parameters) {
-      const auto shape = sizes_of(parameter.exported_shape());
-      for (const auto& flat : flats(shards[block])) {
-        sources.push_back({.name = parameter.name, .kind = flat.kind, .shape = shape, .slice = checkpoint::whole(shape),
-                           .bytes = bytes_of(parameter, *flat.snapshot)});
+      const Range part = common(exported(parameter), {shard.own_begin, shard.own_end});
+      for (const auto& flat : flats(shard)) {
+        for_each_slice(parameter, part, [&](const checkpoint::Shape& shape, const checkpoint::Slice& slice, Range range) {
+          sources.push_back({.name = parameter.name, .kind = flat.kind, .shape = shape, .slice = slice,
+                             .bytes = bytes_of(*flat.snapshot, range, shard.own_begin)});
+        });
       }
     }
   }
@@ -107,12 +204,25 @@ StatusOr<RunState> restore(const checkpoint::CheckpointReader& reader, const pla
   }
   TROUPE_RETURN_IF_ERROR(reader.check_model(models::describe(plan.model), expected));
   for (std::size_t block = 0; block < shards.size(); ++block) {
+    const auto& shard = shards[block];
+    const Range held{shard.held_begin, shard.held_end};
+    const bool split = shard.held_end - shard.held_begin < plan.blocks[block].elements;
     for (const auto& parameter : plan.blocks[block].parameters) {
-      const auto shape = sizes_of(parameter.exported_shape());
-      for (const auto& flat : flats(shards[block])) {
-        const checkpoint::TensorSpec spec{.name = parameter.name, .kind = flat.kind, .shape = shape};
-        TROUPE_RETURN_IF_ERROR(reader.load(spec, checkpoint::whole(shape), bytes_of(parameter, *flat.live)));
+      Status loaded;
+      const auto load = [&](TensorKind kind, const Range& part, const device::Tensor& into, std::int64_t first) {
+        for_each_slice(parameter, part, [&](const checkpoint::Shape& shape, const checkpoint::Slice& slice, Range range) {
+          if (loaded.ok()) loaded = reader.load({.name = parameter.name, .kind = kind, .shape = shape}, slice, bytes_of(into, range, first));
+        });
+      };
+      const Range part = common(exported(parameter), held);
+      load(TensorKind::kAdamM, part, shard.m, held.begin);
+      load(TensorKind::kAdamV, part, shard.v, held.begin);
+      if (split) {
+        load(TensorKind::kParameter, exported(parameter), shard.gradient, 0);
+      } else {
+        load(TensorKind::kParameter, part, shard.master, 0);
       }
+      TROUPE_RETURN_IF_ERROR(loaded);
     }
   }
   const auto& facts = reader.manifest().facts;

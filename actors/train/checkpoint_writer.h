@@ -1,8 +1,10 @@
-// Writes consistent snapshots as checkpoints, on the storage stream, beside training.
+// Writes consistent snapshots as checkpoints, on the storage stream, beside training. Each replica has one, which writes the parts of the
+// parameters and moments that are its own, so each byte is written once; that of replica 0 leads.
 //
-// Acts:  SaveRequested and SnapshotTaken of every block -> shards, manifest, marker, rename (models/checkpoint) on the storage stream ->
-//        prune -> SaveDone to the ledger, whatever became of it: a full disk ends a save, not the run.
-// Holds: the shards' snapshot buffers between SnapshotTaken and SaveDone.
+// Acts:  SaveRequested and SnapshotTaken of every block -> the folder is made -> WriteShard to the other writers; each writes its file
+//        (models/checkpoint) -> ShardWritten -> manifest, marker, rename -> prune -> SaveDone to the ledger, whatever became of it: a full
+//        disk ends a save, not the run.
+// Holds: the shards' snapshot buffers between SnapshotTaken and its file's end.
 #pragma once
 
 #include <vector>
@@ -22,6 +24,7 @@ class CheckpointWriter : public actor::Actor {
  public:
   struct Setup {
     const plan::Plan& plan;
+    int replica = 0;
     std::vector<plan::ShardMemory>& shards;  // by block
     device::Stream& storage;
     const checkpoint::Disk& disk;
@@ -32,24 +35,44 @@ class CheckpointWriter : public actor::Actor {
     int keep_latest_k = 0;
   };
   explicit CheckpointWriter(Setup setup);
-  void connect_to(actor::Ref ledger) { ledger_ = std::move(ledger); }
+  // `writers` by replica: at replica 0 all of them, elsewhere the leader alone.
+  void connect_to(actor::Ref ledger, std::vector<actor::Ref> writers);
 
  private:
+  // The folder is there, or could not be made.
+  struct SaveBegun {
+    Status result;
+  };
+  bool leads() const { return setup_.replica == 0; }
   void save_requested(SaveRequested message);
   void snapshot_taken(SnapshotTaken message);
+  void begin_when_complete();
+  void begun(SaveBegun message);
+  void write_shard(WriteShard message);
   void write_when_complete();
+  void shard_written(ShardWritten message);
+  Status commit(const RunState& state);
 
   const Setup setup_;
   actor::Ref ledger_;
-  std::optional<RunState> requested_;
-  std::size_t taken_ = 0;
+  std::vector<actor::Ref> writers_;
+  StepId snapshot_;                          // of this step ...
+  std::size_t taken_ = 0;                    // ... so many blocks lie in their snapshot buffers
+  std::optional<StepId> asked_;              // to write our file of this step
+  // The leader's:
+  std::optional<RunState> requested_;        // being saved
+  std::int64_t begun_ns_ = 0;
+  std::size_t written_ = 0;                  // files
+  Status first_failure_;
+  std::optional<checkpoint::CheckpointSave> save_;  // touched on the storage stream only
 };
 
-// The tensors of a checkpoint: parameters and both moments of every block, padding rows left out.
+// A replica's own part of a checkpoint: of the parameters and both moments of every block, padding rows left out.
 std::vector<checkpoint::TensorSource> snapshot_sources(const plan::Plan& plan, std::vector<plan::ShardMemory>& shards);
 checkpoint::CheckpointFacts facts_of(const plan::Plan& plan, const RunState& state, std::uint64_t seed, const std::string& config);
 
-// Fills master and moments of every shard from a checkpoint of the same model; gives the state it was saved in.
+// Fills master and moments of every shard from a checkpoint of the same model, whatever number of replicas wrote it; gives the state it
+// was saved in. Where the master is a part only, the whole parameters go into the gradient's room, from where the shard takes them.
 // Errors: those of CheckpointReader. Start-up only: reads the disk.
 StatusOr<RunState> restore(const checkpoint::CheckpointReader& reader, const plan::Plan& plan, std::vector<plan::ShardMemory>& shards);
 

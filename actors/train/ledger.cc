@@ -14,7 +14,8 @@ Ledger::Ledger(Setup setup)
       state_(setup_.start),
       guard_(setup_.job.spike, state_.loss_average, state_.averaged),
       losses_(static_cast<std::size_t>(setup_.plan.replicas)),
-      norms_(setup_.plan.blocks.size()) {
+      norms_(setup_.plan.blocks.size(),
+             std::vector<std::optional<double>>(setup_.plan.share(0).splits_optimizer() ? losses_.size() : 1)) {
   saved_step_ = state_.step.value;
   hold_after_ = setup_.hold_after;
   on(&Ledger::replica_updated);
@@ -27,11 +28,9 @@ Ledger::Ledger(Setup setup)
   on(&Ledger::stop_asked);
 }
 
-void Ledger::connect_to(std::vector<actor::Ref> replicas, std::vector<actor::Ref> shards, actor::Ref writer, actor::Ref reporter,
-                        actor::Ref evaluator) {
+void Ledger::connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, actor::Ref reporter, actor::Ref evaluator) {
   TROUPE_CHECK(replicas.size() == losses_.size()) << replicas.size() << " replicas of " << losses_.size();
   replicas_ = std::move(replicas);
-  shards_ = std::move(shards);
   writer_ = std::move(writer);
   reporter_ = std::move(reporter);
   evaluator_ = std::move(evaluator);
@@ -79,7 +78,7 @@ void Ledger::open_next() {
   decided_ = false;
   losses_.assign(losses_.size(), std::nullopt);
   losses_known_ = 0;
-  norms_.assign(norms_.size(), std::nullopt);
+  for (auto& block : norms_) block.assign(block.size(), std::nullopt);
   norms_known_ = 0;
   opened_ns_ = now_ns();
   for (const auto& replica : replicas_) send(replica, OpenStep{report_.step, state_.samples});
@@ -95,7 +94,7 @@ void Ledger::loss_measured(StepLossMeasured message) {
 }
 
 void Ledger::norm_measured(NormMeasured message) {
-  auto& norm = norms_.at(static_cast<std::size_t>(message.block.value));
+  auto& norm = norms_.at(static_cast<std::size_t>(message.block.value)).at(static_cast<std::size_t>(message.replica));
   TROUPE_CHECK(open_ && message.step == report_.step && !norm) << "norm of block " << message.block << " at step " << message.step
                                                                << " out of turn";
   norm = message.squares;
@@ -116,7 +115,11 @@ void Ledger::decide_if_known() {
     return;
   }
   double squares = 0;
-  for (const auto& norm : norms_) squares += *norm;
+  for (const auto& parts : norms_) {
+    double block = 0;
+    for (const auto& part : parts) block += *part;
+    squares += block;
+  }
   LossTotal total;
   for (const auto& loss : losses_) total.loss += loss->loss, total.tokens += loss->tokens;
   const double tokens = std::max(1.0, total.tokens);
@@ -204,7 +207,7 @@ void Ledger::start_save() {
   save_put_off_ = false;
   saving_ = true;
   saved_step_ = state_.step.value;
-  for (const auto& shard : shards_) send(shard, SnapshotRequested{state_.step});
+  for (const auto& replica : replicas_) send(replica, SnapshotRequested{state_.step});
   // Written only after the step was reported, or a kill right after the save would leave a run whose metrics lack that step for good.
   if (evaluating_) {
     unwritten_ = state_;

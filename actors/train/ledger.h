@@ -30,8 +30,7 @@ class Ledger : public actor::Actor {
   };
   explicit Ledger(Setup setup);
   // `replicas` by number, which may be elsewhere; the others are this process's.
-  void connect_to(std::vector<actor::Ref> replicas, std::vector<actor::Ref> shards, actor::Ref writer, actor::Ref reporter,
-                  actor::Ref evaluator);
+  void connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, actor::Ref reporter, actor::Ref evaluator);
 
  private:
   void started() override;
@@ -53,12 +52,13 @@ class Ledger : public actor::Actor {
   void report(StepReport report);
   bool save_due() const;
   void start_save();
-  bool measured() const { return losses_known_ == static_cast<int>(losses_.size()) && norms_known_ == static_cast<int>(norms_.size()); }
+  int norms_due() const { return static_cast<int>(norms_.size() * norms_.front().size()); }
+  bool measured() const { return losses_known_ == static_cast<int>(losses_.size()) && norms_known_ == norms_due(); }
   bool last_step() const { return stopping_ || state_.step.value >= setup_.job.training.steps; }
   void show_state();
 
   const Setup setup_;
-  std::vector<actor::Ref> replicas_, shards_;
+  std::vector<actor::Ref> replicas_;
   actor::Ref writer_, reporter_, evaluator_;
 
   RunState state_;                             // after the last closed step
@@ -67,7 +67,7 @@ class Ledger : public actor::Actor {
   bool open_ = false, decided_ = false;
   std::int64_t opened_ns_ = 0;
   std::vector<std::optional<LossTotal>> losses_;  // by replica
-  std::vector<std::optional<double>> norms_;   // by block
+  std::vector<std::vector<std::optional<double>>> norms_;  // by block, and by replica where each holds a part
   int losses_known_ = 0, norms_known_ = 0, updated_ = 0;
   StepReport report_;                          // of the open step
   std::optional<StepReport> unreported_;       // closed, its evaluation is still going on

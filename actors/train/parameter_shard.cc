@@ -1,5 +1,6 @@
 #include "actors/train/parameter_shard.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +11,7 @@ using device::StreamContext, device::TensorView;
 
 ParameterShard::ParameterShard(Setup setup) : setup_(std::move(setup)), step_(setup_.start) {
   on(&ParameterShard::gradient_ready);
-  on(&ParameterShard::reduced);
+  on(&ParameterShard::collective_done);
   on(&ParameterShard::decided);
   on(&ParameterShard::snapshot_requested);
   on(&ParameterShard::task_done);
@@ -37,15 +38,16 @@ void ParameterShard::gradient_ready(BlockGradientReady message) {
   run(add_uses(message.step), Work::kAddUses);
 }
 
-// An operation of the group for each step and block.
-comm::OperationId ParameterShard::operation(StepId step) const {
-  return comm::OperationId(step.value * setup_.model.blocks() + setup_.layout.block.value);
-}
-
-void ParameterShard::reduced(CollectiveDone message) {
-  const StepId step(message.operation.value / setup_.model.blocks());
-  if (task_) {
-    early_sum_ = step;  // before the device loop told us that the task which asked for it has ended
+// Either answer may come before the device loop tells that the task which asked has ended.
+void ParameterShard::collective_done(CollectiveDone message) {
+  const auto over = static_cast<Over>(message.operation.value % 2);
+  const StepId step(message.operation.value / 2 / setup_.model.blocks());
+  if (over == Over::kWeights && task_) {
+    early_weights_ = true;
+  } else if (over == Over::kWeights) {
+    updated();
+  } else if (task_) {
+    early_sum_ = step;
   } else {
     run(measure_norm(step), Work::kNorm);
   }
@@ -68,9 +70,9 @@ void ParameterShard::snapshot_requested(SnapshotRequested message) {
   const auto copy = [&](TensorView from, TensorView to) {
     setup_.copy.enqueue([from, to](StreamContext&) { std::memcpy(to.raw(), from.raw(), static_cast<std::size_t>(from.bytes())); });
   };
-  copy(m.master, m.snapshot_master);
-  copy(m.m, m.snapshot_m);
-  copy(m.v, m.snapshot_v);
+  copy(m.of_held(m.master, m.own_begin, m.own_end), m.snapshot_master);
+  copy(m.of_held(m.m, m.own_begin, m.own_end), m.snapshot_m);
+  copy(m.of_held(m.v, m.own_begin, m.own_end), m.snapshot_v);
   copied_ = setup_.copy.record();
   setup_.copy.notify([writer = writer_, taken = SnapshotTaken{message.step, setup_.layout.block}](StreamContext&) {
     writer.send(taken);
@@ -81,7 +83,7 @@ void ParameterShard::task_done(TaskDone message) {
   task_.reset();
   switch (static_cast<Work>(message.token)) {
     case Work::kAddUses:
-      if (setup_.replicas > 1) {  // the stream itself asks for the sum over replicas
+      if (setup_.share.replicas > 1) {  // the stream itself asks for the sum over replicas
         if (early_sum_) run(measure_norm(*std::exchange(early_sum_, std::nullopt)), Work::kNorm);
         return;
       }
@@ -92,12 +94,17 @@ void ParameterShard::task_done(TaskDone message) {
       return;
     case Work::kUpdate:
       summed_ = false;
-      [[fallthrough]];
+      updated_ = message.done;
+      if (!gathers_) return updated();
+      if (std::exchange(early_weights_, false)) updated();
+      return;
     case Work::kPublish:
       updated_ = message.done;
-      send(replica_, ShardUpdated{step_, setup_.layout.block});
+      return updated();
   }
 }
+
+void ParameterShard::updated() { send(replica_, ShardUpdated{step_, setup_.layout.block}); }
 
 task::Turn ParameterShard::turn(StepId step, double bytes_per_element) const {
   // A byte moved takes about as long as ten operations of a matrix product.
@@ -108,34 +115,51 @@ task::Turn ParameterShard::turn(StepId step, double bytes_per_element) const {
 task::Task<> ParameterShard::publish() {
   co_await turn(setup_.start, 10);
   auto& m = setup_.memory;
-  const TensorView master = m.master;
+  // Where the master is a part only, the first values lie in the gradient's room.
+  const bool split = setup_.share.splits_optimizer();
+  const TensorView first = split ? m.gradient.view() : m.master.view();
   if (!setup_.restored) {
-    setup_.compute.enqueue([this, master](StreamContext&) {
-      models::initialize(setup_.model, setup_.layout, setup_.seed, master);
-    });
+    setup_.compute.enqueue([this, first](StreamContext&) { models::initialize(setup_.model, setup_.layout, setup_.seed, first); });
   }
-  if (m.weights.view().raw() != master.raw()) setup_.kernels.cast(setup_.compute, {m.weights, master});
+  const auto copy = [&](TensorView from, TensorView to) {
+    if (from.raw() == to.raw()) return;
+    setup_.compute.enqueue([from, to](StreamContext&) { std::memcpy(to.raw(), from.raw(), static_cast<std::size_t>(from.bytes())); });
+  };
+  if (m.weights.type() == first.type()) {
+    copy(first, m.weights);  // the master lies in it
+  } else {
+    setup_.kernels.cast(setup_.compute, {m.weights, first});
+    copy(first.rows(m.held_begin - (split ? 0 : m.held_begin), m.held_end - (split ? 0 : m.held_begin)), m.master);
+  }
+  if (split) setup_.kernels.fill(setup_.compute, {m.gradient, 0});
 }
 
 // With one replica the sum is complete then: its norm follows in the same turn.
 task::Task<> ParameterShard::add_uses(StepId step) {
-  co_await turn(step, setup_.replicas > 1 ? 0 : 4);
+  const auto& share = setup_.share;
+  co_await turn(step, share.replicas > 1 ? 0 : 4);
   auto& m = setup_.memory;
   if (m.head_gradient) {
     const auto rows = models::BlockGradients(setup_.layout, m.gradient)[models::Role::kTokenEmbedding];
     setup_.kernels.add(setup_.compute, {rows, rows, m.head_gradient});
     setup_.kernels.fill(setup_.compute, {m.head_gradient, 0});
   }
-  if (setup_.replicas == 1) {
+  if (share.replicas == 1) {
     enqueue_norm(step);
-    co_return;
+  } else {
+    enqueue_collective(step, Over::kGradient,
+                       share.splits_optimizer() ? comm::CollectiveKind::kReduceScatter : comm::CollectiveKind::kAllReduce, m.gradient);
   }
-  setup_.compute.notify([this, gradient = m.gradient.view(), step](StreamContext&) {
+}
+
+void ParameterShard::enqueue_collective(StepId step, Over over, comm::CollectiveKind kind, const device::Tensor& flat) {
+  setup_.compute.notify([this, step, over, kind, data = flat.view()](StreamContext&) {
+    const auto block = setup_.layout.block.value;
     replicas_.send(CollectiveRequested{
-        .operation = operation(step),
-        .collective = {.kind = comm::CollectiveKind::kAllReduce, .type = gradient.type(), .data = static_cast<std::byte*>(gradient.raw()),
-                       .parts = comm::Parts::equal(gradient.elements(), setup_.replicas),
-                       .what = absl::StrCat("gradient of block ", setup_.layout.block.value)},
+        .operation = comm::OperationId((step.value * setup_.model.blocks() + block) * 2 + static_cast<std::int64_t>(over)),
+        .collective = {.kind = kind, .type = data.type(), .data = static_cast<std::byte*>(data.raw()),
+                       .parts = setup_.share.parts(data.elements()),
+                       .what = absl::StrCat(over == Over::kGradient ? "gradient" : "weights", " of block ", block)},
         .asker = self()});
   });
 }
@@ -145,20 +169,35 @@ task::Task<> ParameterShard::measure_norm(StepId step) {
   enqueue_norm(step);
 }
 
+// Of what this replica holds. Summed part by part, so that the parts' norms add up to the whole's bit by bit, whoever measures them.
 void ParameterShard::enqueue_norm(StepId step) {
   auto& m = setup_.memory;
-  setup_.kernels.squared_norm(setup_.compute, {m.norm_chunks, m.gradient});
-  setup_.compute.notify([replica = replica_, chunks = m.norm_chunks.view(), step, block = setup_.layout.block](StreamContext&) {
+  const auto chunk_of = [](std::int64_t element) { return (element + kernels::kNormChunk - 1) / kernels::kNormChunk; };
+  const TensorView chunks = m.norm_chunks.view().rows(chunk_of(m.held_begin), chunk_of(m.held_end));
+  setup_.kernels.squared_norm(setup_.compute, {chunks, m.gradient.view().rows(m.held_begin, m.held_end)});
+  setup_.compute.notify([this, chunk_of, step](StreamContext&) {
+    const auto& memory = setup_.memory;
+    const double* values = memory.norm_chunks.view().data<double>();
+    const auto sum = [&](std::int64_t begin, std::int64_t end) {
+      double squares = 0;
+      for (std::int64_t i = chunk_of(begin); i < chunk_of(end); ++i) squares += values[i];
+      return squares;
+    };
     double squares = 0;
-    const double* values = chunks.data<double>();
-    for (std::int64_t i = 0; i < chunks.elements(); ++i) squares += values[i];
-    replica.send(NormMeasured{step, block, squares});
+    if (setup_.share.splits_optimizer()) {
+      squares = sum(memory.own_begin, memory.own_end);
+    } else {
+      const auto parts = setup_.share.parts(setup_.layout.elements);
+      for (int part = 0; part < parts.members(); ++part) squares += sum(parts.begin(part), parts.end(part));
+    }
+    replica_.send(NormMeasured{step, setup_.layout.block, squares});
   });
 }
 
 task::Task<> ParameterShard::update(StepDecided decision) {
   co_await turn(decision.step, 34);
   auto& m = setup_.memory;
+  gathers_ = setup_.share.splits_optimizer() && !decision.skip;
   if (decision.skip) {
     setup_.kernels.fill(setup_.compute, {m.gradient, 0});
     co_return;
@@ -170,24 +209,30 @@ task::Task<> ParameterShard::update(StepDecided decision) {
   for (std::size_t begin = 0; begin < parameters.size();) {
     std::size_t end = begin + 1;
     while (end < parameters.size() && parameters[end].decays == parameters[begin].decays) ++end;
-    const std::int64_t from = parameters[begin].offset;
-    const std::int64_t to = end < parameters.size() ? parameters[end].offset : setup_.layout.elements;
-    const auto part = [&](const device::Tensor& flat) { return flat.view().rows(from, to); };
-    setup_.kernels.adamw(setup_.compute, {.master = part(m.master),
-                                          .m = part(m.m),
-                                          .v = part(m.v),
-                                          .gradient = part(m.gradient),
-                                          .weight = part(m.weights),
+    const std::int64_t from = std::max(parameters[begin].offset, m.held_begin);
+    const std::int64_t to = std::min(end < parameters.size() ? parameters[end].offset : setup_.layout.elements, m.held_end);
+    const float decay = parameters[begin].decays ? static_cast<float>(o.weight_decay) : 0.0f;
+    begin = end;
+    if (from >= to) continue;
+    setup_.kernels.adamw(setup_.compute, {.master = m.of_held(m.master, from, to),
+                                          .m = m.of_held(m.m, from, to),
+                                          .v = m.of_held(m.v, from, to),
+                                          .gradient = m.gradient.view().rows(from, to),
+                                          .weight = m.weights.view().rows(from, to),
                                           .learning_rate = static_cast<float>(decision.learning_rate),
                                           .beta1 = static_cast<float>(o.beta1),
                                           .beta2 = static_cast<float>(o.beta2),
                                           .epsilon = static_cast<float>(o.epsilon),
-                                          .weight_decay = parameters[begin].decays ? static_cast<float>(o.weight_decay) : 0.0f,
+                                          .weight_decay = decay,
                                           .gradient_scale = static_cast<float>(decision.gradient_scale),
                                           .step = decision.update,
                                           .clear_gradient = true});
-    begin = end;
   }
+  if (!gathers_) co_return;
+  // The others' parts still hold this replica's addends.
+  setup_.kernels.fill(setup_.compute, {m.gradient.view().rows(0, m.held_begin), 0});
+  setup_.kernels.fill(setup_.compute, {m.gradient.view().rows(m.held_end, setup_.layout.elements), 0});
+  enqueue_collective(decision.step, Over::kWeights, comm::CollectiveKind::kAllGather, m.weights);
 }
 
 }  // namespace troupe::actors

@@ -2,8 +2,9 @@
 // parameters.
 //
 // Acts:  start -> initial or restored master cast to weights -> ShardUpdated;  BlockGradientReady from every use of the block ->
-//        with several replicas: all-reduce of the gradient sum over them, while other blocks are still at their backward;
-//        then its squared norm -> NormMeasured;  StepDecided -> AdamW (or cleared gradients) -> ShardUpdated;
+//        with several replicas: all-reduce (ZeRO-1: reduce-scatter) of the gradient sum over them, while other blocks are still at
+//        their backward; then its squared norm -> NormMeasured;  StepDecided -> AdamW (or cleared gradients), ZeRO-1: all-gather of
+//        the weights -> ShardUpdated;
 //        SnapshotRequested -> copy on the copy stream -> SnapshotTaken. The next update waits for that copy, by its event.
 // Holds: one snapshot at a time; the ledger asks for the next after SaveDone.
 // Invariants: no update before the norm of the whole step is known (ParameterShard.WaitsForTheDecision) and this replica's own sum is
@@ -38,7 +39,7 @@ class ParameterShard : public actor::Actor {
     bool restored = false;             // master and moments hold a checkpoint's values already
     StepId start;                      // the last step that is done
     int uses = 1;                      // how many BlockGradientReady make a step: 2 for a tied embedding
-    int replicas = 1;                  // that gradients are summed over
+    plan::ShardShare share{};          // of this replica
   };
   explicit ParameterShard(Setup setup);
   // `replicas` is the group's actor, and empty without one; `writer` is where there is one.
@@ -46,9 +47,10 @@ class ParameterShard : public actor::Actor {
 
  private:
   enum class Work : std::uint64_t { kPublish, kAddUses, kNorm, kUpdate };
+  enum class Over : std::int64_t { kGradient, kWeights };  // what a collective is for
   void started() override;
   void gradient_ready(BlockGradientReady message);
-  void reduced(CollectiveDone message);
+  void collective_done(CollectiveDone message);
   void decided(StepDecided message);
   void snapshot_requested(SnapshotRequested message);
   void task_done(TaskDone message);
@@ -59,7 +61,9 @@ class ParameterShard : public actor::Actor {
   task::Task<> measure_norm(StepId step);
   task::Task<> update(StepDecided decision);
   void enqueue_norm(StepId step);
-  comm::OperationId operation(StepId step) const;
+  // When the stream gets there, the group is asked for `kind` of `flat`.
+  void enqueue_collective(StepId step, Over over, comm::CollectiveKind kind, const device::Tensor& flat);
+  void updated();
   task::Turn turn(StepId step, double bytes_per_element) const;
 
   const Setup setup_;
@@ -69,6 +73,8 @@ class ParameterShard : public actor::Actor {
   StepId step_;
   std::unique_ptr<DeviceTask> task_;
   std::optional<StepId> early_sum_;
+  bool gathers_ = false;    // this step's update ends with the gather of the weights
+  bool early_weights_ = false;
   std::optional<StepDecided> early_decision_;
   device::Event updated_;   // the last update on the compute stream
   device::Event copied_;    // the last snapshot; empty before the first

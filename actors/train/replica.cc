@@ -4,13 +4,14 @@
 
 namespace troupe::actors {
 
-Replica::Replica(int index, std::uint64_t job) : index_(index), job_(job) {
+Replica::Replica(const plan::ShardShare& share, std::uint64_t job) : share_(share), job_(job) {
   on(&Replica::open);
   on(&Replica::fed);
   on(&Replica::loss_measured);
   on(&Replica::norm_measured);
   on(&Replica::evaluated);
   on(&Replica::decided);
+  on(&Replica::snapshot_requested);
   on(&Replica::shard_updated);
   on(&Replica::job_ended);
   on(&Replica::peer_went_down);
@@ -23,27 +24,33 @@ void Replica::connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor
 }
 
 void Replica::fed(StepFed message) {
-  message.replica = index_;
+  message.replica = share_.replica;
   send(ledger_, message);
 }
 
 void Replica::loss_measured(StepLossMeasured message) {
-  message.replica = index_;
+  message.replica = share_.replica;
   send(ledger_, message);
 }
 
 void Replica::norm_measured(NormMeasured message) {
-  if (index_ == 0) send(ledger_, message);
+  if (share_.replica > 0 && !share_.splits_optimizer()) return;
+  message.replica = share_.replica;
+  send(ledger_, message);
 }
 
 void Replica::decided(StepDecided message) {
   for (const auto& shard : shards_) send(shard, message);
 }
 
+void Replica::snapshot_requested(SnapshotRequested message) {
+  for (const auto& shard : shards_) send(shard, message);
+}
+
 void Replica::shard_updated(ShardUpdated message) {
   if (++updated_ < shards_.size()) return;
   updated_ = 0;
-  send(ledger_, ReplicaUpdated{message.step, index_, job_});
+  send(ledger_, ReplicaUpdated{message.step, share_.replica, job_});
 }
 
 void Replica::job_ended(JobEnded message) {

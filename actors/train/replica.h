@@ -1,14 +1,15 @@
 // What the ledger speaks to in each replica: passes its decisions on to the replica's actors, and what they measured to the ledger.
 //
-// Acts:  OpenStep -> source;  StepDecided -> every shard;  ShardUpdated of every shard -> ReplicaUpdated;
-//        StepFed, StepLossMeasured -> the ledger, with this replica's number;  NormMeasured, EvaluationMeasured -> the ledger, from
-//        replica 0 alone: the others measure the same.  JobEnded -> this process's part of the job ends.
+// Acts:  OpenStep -> source;  StepDecided, SnapshotRequested -> every shard;  ShardUpdated of every shard -> ReplicaUpdated;
+//        StepFed, StepLossMeasured, NormMeasured -> the ledger, with this replica's number;  norms from replica 0 alone where all hold the
+//        same sums.  JobEnded -> this process's part of the job ends.
 // So the ledger's mailbox grows with the replicas, not with their shards.
 // Fails: when a process of the job is gone before the job has ended.
 #pragma once
 
 #include <vector>
 
+#include "actors/plan/shard_memory.h"
 #include "actors/protocol.h"
 #include "runtime/actor/actor.h"
 
@@ -17,7 +18,7 @@ namespace troupe::actors {
 class Replica : public actor::Actor {
  public:
   // `job`: plan::fingerprint.
-  Replica(int index, std::uint64_t job);
+  Replica(const plan::ShardShare& share, std::uint64_t job);
   void connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor::Ref> shards);
 
  private:
@@ -27,11 +28,12 @@ class Replica : public actor::Actor {
   void norm_measured(NormMeasured message);
   void evaluated(EvaluationMeasured message) { send(ledger_, message); }
   void decided(StepDecided message);
+  void snapshot_requested(SnapshotRequested message);
   void shard_updated(ShardUpdated message);
   void job_ended(JobEnded message);
   void peer_went_down(PeerWentDown message);
 
-  const int index_;
+  const plan::ShardShare share_;
   const std::uint64_t job_;
   actor::Ref ledger_, source_;
   std::vector<actor::Ref> shards_;

@@ -119,10 +119,10 @@ Status TrainingJob::open_data() {
 }
 
 Status TrainingJob::open_folder() {
+  disk_ = std::make_unique<checkpoint::Disk>();
   if (!leads()) return ok();
   TROUPE_ASSIGN_OR_RETURN(auto lock, checkpoint::RunLock::take(job_.job.output));
   lock_ = std::move(lock);
-  disk_ = std::make_unique<checkpoint::Disk>();
   if (!job_.checkpoint.resume && options_.save &&
       (std::filesystem::exists(metrics_path(job_)) || std::filesystem::exists(checkpoint::checkpoints_folder(job_.job.output)))) {
     return absl::AlreadyExistsError(absl::StrCat("job.output = ", job_.job.output,
@@ -136,7 +136,7 @@ void TrainingJob::take_memory() {
   device::PoolAllocator from(*pool_);
   for (const auto& stage : plan_.stages) stages_.push_back(plan::StageMemory::take(plan_.model, stage, plan_.stage_options(), from));
   for (const auto& block : plan_.blocks) {
-    shards_.push_back(plan::ShardMemory::take(plan_.model, block, plan_.geometry.compute, plan_.snapshots, from));
+    shards_.push_back(plan::ShardMemory::take(plan_.model, block, plan_.geometry.compute, plan_.snapshots, from, plan_.share(rank_)));
   }
 }
 
@@ -204,7 +204,7 @@ void TrainingJob::build() {
         absl::StrCat("shard-", block),
         ParameterShard::Setup{.model = model, .layout = plan_.blocks[block], .memory = shards_[block], .kernels = world_.kernels,
                               .compute = *compute_, .copy = *copy_, .optimizer = job_.optimizer, .seed = seed,
-                              .restored = start_.step.value > 0, .start = start_.step, .uses = shared ? 2 : 1, .replicas = plan_.replicas}));
+                              .restored = start_.step.value > 0, .start = start_.step, .uses = shared ? 2 : 1, .share = plan_.share(rank_)}));
   }
   std::vector<actor::Ref> shard_refs;
   for (auto* shard : shards) shard_refs.push_back(shard->self());
@@ -248,9 +248,13 @@ void TrainingJob::build() {
                               .first_step = StepId(start_.step.value + 1),
                               .last_step = job_.training.steps,
                               .in_flight = plan_.stages.front().in_flight});
-  auto& replica = system_->add<Replica>("replica", rank_, plan::fingerprint(job_));
+  auto& replica = system_->add<Replica>("replica", plan_.share(rank_), plan::fingerprint(job_));
   Evaluator* evaluator = nullptr;
-  CheckpointWriter* writer = nullptr;
+  auto& writer = system_->add<CheckpointWriter>(
+      "checkpoint-writer", CheckpointWriter::Setup{.plan = plan_, .replica = rank_, .shards = shards_, .storage = *storage_, .disk = *disk_,
+                                                   .clock = world_.clock, .output = job_.job.output, .config = plan::resolved(job_),
+                                                   .seed = seed, .keep_latest_k = job_.checkpoint.keep_latest_k});
+  std::vector<actor::Ref> writers;
   if (leads()) {
     if (plan_.evaluation_batches > 0) {
       evaluator = &system_->add<Evaluator>("evaluator",
@@ -258,10 +262,6 @@ void TrainingJob::build() {
                                                             .samples = {}, .loader = *loader_, .inputs = evaluation_inputs},
                                            plan_.evaluation_batches);
     }
-    writer = &system_->add<CheckpointWriter>(
-        "checkpoint-writer", CheckpointWriter::Setup{.plan = plan_, .shards = shards_, .storage = *storage_, .disk = *disk_,
-                                                     .clock = world_.clock, .output = job_.job.output, .config = plan::resolved(job_),
-                                                     .seed = seed, .keep_latest_k = job_.checkpoint.keep_latest_k});
     auto& reporter = system_->add<Reporter>(
         "reporter", Reporter::Setup{.plan = plan_, .metrics_path = metrics_path(job_), .metrics = *metrics_, .tokens = start_.tokens,
                                     .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
@@ -271,14 +271,20 @@ void TrainingJob::build() {
                                                                 .hold_after = options_.hold_after, .compute = *compute_});
     ledger_ = ledger.self();
     std::vector<actor::Ref> replicas{replica.self()};
-    for (int rank = 1; rank < plan_.replicas; ++rank) replicas.push_back(link_->remote(*system_, Rank(rank), "replica"));
-    writer->connect_to(ledger_);
-    ledger.connect_to(replicas, shard_refs, writer->self(), reporter.self(), evaluator ? evaluator->self() : actor::Ref());
+    writers = {writer.self()};
+    for (int rank = 1; rank < plan_.replicas; ++rank) {
+      replicas.push_back(link_->remote(*system_, Rank(rank), "replica"));
+      writers.push_back(link_->remote(*system_, Rank(rank), "checkpoint-writer"));
+    }
+    ledger.connect_to(replicas, writer.self(), reporter.self(), evaluator ? evaluator->self() : actor::Ref());
   } else {
     ledger_ = link_->remote(*system_, Rank(0), "ledger");
+    writers = {link_->remote(*system_, Rank(0), "checkpoint-writer")};
   }
+  writer.connect_to(ledger_, writers);
   if (link_) {
     link_->expose(leads() ? "ledger" : "replica", leads() ? ledger_ : replica.self());
+    link_->expose("checkpoint-writer", writer.self());
     world_.transport->on_peer_down([engine = engine_.get(), agent = replica.self()](Rank rank, const Status& cause) {
       agent.send(PeerWentDown{rank, cause});
       engine->peer_down(rank, cause);
@@ -298,7 +304,7 @@ void TrainingJob::build() {
     if (evaluator) actor::connect(stages[i]->evaluation_out, stages[i + 1]->evaluation_in, {.credits = plan::kEvaluationCredits});
   }
   for (auto* shard : shards) {
-    shard->connect_to(device.self(), replica.self(), writer ? writer->self() : actor::Ref(), group ? group->self() : actor::Ref());
+    shard->connect_to(device.self(), replica.self(), writer.self(), group ? group->self() : actor::Ref());
   }
   source.connect_to(replica.self());
   replica.connect_to(ledger_, source.self(), shard_refs);

@@ -36,4 +36,16 @@ Tensor::Tensor(Buffer buffer, std::int64_t offset_bytes, DType type, Shape shape
   TROUPE_CHECK(offset_bytes + view_.bytes() <= buffer_.bytes()) << "tensor leaves its buffer";
 }
 
+Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
+  Tensor part;
+  part.buffer_ = buffer_;
+  if (view_.raw()) {
+    part.view_ = view_.rows(begin, end);
+  } else {
+    TROUPE_CHECK(shape().dims() == 1 && 0 <= begin && begin <= end && end <= shape()[0]) << begin << ".." << end << " of " << shape().to_string();
+    part.view_ = TensorView(nullptr, type(), {end - begin});
+  }
+  return part;
+}
+
 }  // namespace troupe::device

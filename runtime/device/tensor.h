@@ -100,6 +100,9 @@ class Tensor {
     return tensor;
   }
 
+  // Rows [begin, end) of the first dim, in the same buffer.
+  Tensor rows(std::int64_t begin, std::int64_t end) const;
+
   explicit operator bool() const { return view_.shape().dims() > 0; }  // also without memory
   TensorView view() const { return view_; }
   operator TensorView() const { return view_; }            // NOLINT: kernels take views

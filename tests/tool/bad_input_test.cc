@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
                    {"training.global_batch=3", "training.micro_batch=2", "2 or 4"}},
         BadSetting{"SequenceLongerThanTheModel", {"--training.seq_len=65"}, {"training.seq_len=65", "model.max_seq_len=64"}},
         BadSetting{"WarmupLongerThanTheRun", {"--lr_scheduler.warmup_steps=100"}, {"lr_scheduler.warmup_steps=100", "at most", "6"}},
-        BadSetting{"TensorParallel", {"--parallelism.tensor=2"}, {"parallelism.tensor=2", "not supported yet", "only 1"}},
+        BadSetting{"TensorParallel", {"--parallelism.tensor=2"}, {"parallelism.tensor=2", "not supported yet", "at most 1"}},
         BadSetting{"BatchTooSmallForTheReplicas", {"--parallelism.data_parallel=3"},
                    {"training.global_batch=4", "parallelism.data_parallel=3", "3 or 6"}},
         BadSetting{"Cuda", {"--device.kind=cuda"}, {"device.kind=cuda", "only cpu"}},

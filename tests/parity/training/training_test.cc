@@ -90,20 +90,32 @@ void expect_close(const Outcome& a, const Outcome& b, double tolerance) {
   EXPECT_EQ(a.sample_hashes, b.sample_hashes);
 }
 
+// A model whose blocks are several chunks of the norm, so that its parts go to different replicas.
+std::vector<std::string> wide(std::vector<std::string> more) {
+  more.insert(more.begin(), {"--model.hidden=128", "--model.intermediate=192", "--training.global_batch=8", "--training.steps=20",
+                             "--optimizer.lr=0.001"});
+  return more;
+}
+
 // The oracle: replicas give what one gives. CASES T35 (the norm), T42 (tied embeddings over stages and replicas).
 TEST_F(Training, ReplicasGiveTheLossesOfOne) {
   for (const char* tied : {"--model.tied_embeddings=false", "--model.tied_embeddings=true"}) {
-    const std::vector<std::string> common{tied, "--training.global_batch=8", "--training.steps=20", "--optimizer.lr=0.001"};
-    const auto with = [&](std::vector<std::string> more) {
-      more.insert(more.begin(), common.begin(), common.end());
-      return run(more);
-    };
-    const auto one = with({});
-    const auto two = with({"--parallelism.data_parallel=2"});
-    expect_close(one, two, 1e-6);
-    expect_close(one, with({"--parallelism.data_parallel=4"}), 1e-6);
-    expect_equal_bits(two, with({"--parallelism.data_parallel=2"}));
-    expect_equal_bits(two, with({"--parallelism.data_parallel=2", "--parallelism.pipeline=2"}));  // any number of stages
+    const auto one = run(wide({tied}));
+    for (const char* zero : {"--parallelism.zero=0", "--parallelism.zero=1"}) {
+      const auto two = run(wide({tied, zero, "--parallelism.data_parallel=2"}));
+      expect_close(one, two, 1e-6);
+      expect_close(one, run(wide({tied, zero, "--parallelism.data_parallel=4"})), 1e-6);
+      expect_equal_bits(two, run(wide({tied, zero, "--parallelism.data_parallel=2"})));
+      expect_equal_bits(two, run(wide({tied, zero, "--parallelism.data_parallel=2", "--parallelism.pipeline=2"})));  // any number of stages
+    }
+  }
+}
+
+TEST_F(Training, ZeroOneGivesTheBitsOfZeroZero) {
+  for (const char* replicas : {"--parallelism.data_parallel=2", "--parallelism.data_parallel=4"}) {
+    for (const char* dtype : {"--training.dtype=fp32", "--training.dtype=bf16"}) {
+      expect_equal_bits(run(wide({replicas, dtype, "--parallelism.zero=0"})), run(wide({replicas, dtype, "--parallelism.zero=1"})));
+    }
   }
 }
 
@@ -119,18 +131,20 @@ TEST_F(Training, ReplicasEvaluateAndDropOutAsOne) {
   for (const auto& [step, loss] : one.validation) EXPECT_NEAR(two.validation.at(step) / loss, 1, 1e-6);
 }
 
-// CASES T02, T06: from two replicas to one and to four.
+// CASES T02, T06, T18: from two replicas to others, with and without ZeRO; every element is where it was by its global place.
 TEST_F(Training, ResumesOnAnotherNumberOfReplicas) {
-  const std::vector<std::string> common{"--training.steps=8", "--optimizer.lr=0.001", "--lr_scheduler.total_steps=8"};
-  const auto whole = run(common);
-  for (const char* after : {"--parallelism.data_parallel=2", "--parallelism.data_parallel=1", "--parallelism.data_parallel=4"}) {
-    const std::string output = absl::StrCat(folder_.path(), "/resumed-", runs_++);
-    const auto config = tiny_config(corpus_, output);
-    auto first = common, second = common;
-    first.insert(first.end(), {"--training.steps=3", "--parallelism.data_parallel=2"});
-    second.push_back(after);
-    ASSERT_TRUE(run_job(config, first, kernels::cpu::table()).status.ok());
-    expect_close(whole, run_job(config, second, kernels::cpu::table()), 1e-6);
+  const auto whole = run(wide({}));
+  for (const char* before : {"--parallelism.zero=0", "--parallelism.zero=1"}) {
+    for (const auto& after : std::vector<std::vector<std::string>>{{"--parallelism.data_parallel=2", "--parallelism.zero=1"},
+                                                                   {"--parallelism.data_parallel=1", "--parallelism.zero=0"},
+                                                                   {"--parallelism.data_parallel=4", "--parallelism.zero=1"},
+                                                                   {"--parallelism.data_parallel=4", "--parallelism.zero=0"}}) {
+      const std::string output = absl::StrCat(folder_.path(), "/resumed-", runs_++);
+      const auto config = tiny_config(corpus_, output);
+      ASSERT_TRUE(run_job(config, wide({before, "--parallelism.data_parallel=2", "--training.steps=3", "--lr_scheduler.total_steps=20"}),
+                          kernels::cpu::table()).status.ok());
+      expect_close(whole, run_job(config, wide(after), kernels::cpu::table()), 1e-6);
+    }
   }
 }
 

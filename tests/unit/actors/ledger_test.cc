@@ -21,7 +21,7 @@ using testing::ElementsAre, testing::HasSubstr;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTokens = 64;
 
-// A real ledger; the test plays replicas, shards, writer, reporter and evaluator.
+// A real ledger; the test plays replicas, writer, reporter and evaluator.
 class Ledger : public testing::Test {
  protected:
   Ledger() { set_log_level(LogLevel::kError); }
@@ -37,17 +37,12 @@ class Ledger : public testing::Test {
     auto& ledger = world_.system().add<actors::Ledger>("ledger", actors::Ledger::Setup{.plan = plan_, .job = job_, .start = start, .save = save,
                                                                        .compute = world_.add_stream("compute")});
     ledger_ = ledger.self();
-    std::vector<actor::Ref> shards;
-    for (std::size_t i = 0; i < plan_.blocks.size(); ++i) {
-      shards_.push_back(&world_.system().add<Shard>("shard-" + std::to_string(i)));
-      shards.push_back(shards_.back()->self());
-    }
     std::vector<actor::Ref> replicas;
     for (int i = 0; i < plan_.replicas; ++i) {
       replicas_.push_back(&world_.system().add<Replica>("replica-" + std::to_string(i)));
       replicas.push_back(replicas_.back()->self());
     }
-    ledger.connect_to(replicas, shards, writer_.self(), reporter_.self(), evaluator_.self());
+    ledger.connect_to(replicas, writer_.self(), reporter_.self(), evaluator_.self());
     world_.start();
     if (all_ready) updated(start.step.value);
   }
@@ -83,15 +78,13 @@ class Ledger : public testing::Test {
     return steps;
   }
 
-  using Shard = test::Inbox<SnapshotRequested>;
-  using Replica = test::Inbox<OpenStep, StepDecided, JobEnded>;
+  using Replica = test::Inbox<OpenStep, StepDecided, SnapshotRequested, JobEnded>;
   actor::SimWorld world_{7};
   plan::JobConfig job_;
   plan::Plan plan_;
   test::Inbox<SaveRequested>& writer_ = world_.system().add<test::Inbox<SaveRequested>>("writer");
   test::Inbox<StepClosed>& reporter_ = world_.system().add<test::Inbox<StepClosed>>("reporter");
   test::Inbox<EvaluationRequested>& evaluator_ = world_.system().add<test::Inbox<EvaluationRequested>>("evaluator");
-  std::vector<Shard*> shards_;
   std::vector<Replica*> replicas_;
   actor::Ref ledger_;
 };
@@ -143,6 +136,20 @@ TEST_F(Ledger, FoldsTheLossesOfAllReplicasInTheirOrder) {
   EXPECT_EQ(report().tokens, 40);
   EXPECT_EQ(report().data_wait_ns, 9);
   EXPECT_EQ(report().sample_hash, 77u);
+}
+
+// With ZeRO each replica measures its part of a block: all of them are due.
+TEST_F(Ledger, AddsTheNormsOfAllPartsOfABlock) {
+  begin({"--parallelism.data_parallel=2", "--parallelism.zero=1", "--training.steps=9", "--training.max_norm=0"});
+  for (int replica : {1, 0}) tell(StepLossMeasured{StepId(1), {20, 10}, replica});
+  for (std::int32_t block = 0; block < blocks(); ++block) {
+    EXPECT_EQ(replicas_.front()->count<StepDecided>(), 0u);
+    tell(NormMeasured{StepId(1), BlockIndex(block), 9.0 / blocks(), 1});
+    tell(NormMeasured{StepId(1), BlockIndex(block), 16.0 / blocks(), 0});
+  }
+  ASSERT_EQ(replicas_.back()->count<StepDecided>(), 1u);
+  for (int replica : {0, 1}) tell(ReplicaUpdated{StepId(1), replica, plan::fingerprint(job_)});
+  EXPECT_NEAR(report().grad_norm, 5.0 / 20, 1e-12);
 }
 
 TEST_F(Ledger, RefusesAReplicaThatBeginsElsewhere) {
@@ -231,7 +238,7 @@ TEST_F(Ledger, PutsASaveOffWhileOneIsBeingWritten) {
   EXPECT_THAT(saves(), ElementsAre());
   whole_step(2);
   EXPECT_THAT(saves(), ElementsAre(2));
-  for (const auto* shard : shards_) EXPECT_EQ(shard->last<SnapshotRequested>().step, StepId(2));
+  for (const auto* replica : replicas_) EXPECT_EQ(replica->last<SnapshotRequested>().step, StepId(2));
   whole_step(3);
   whole_step(4);  // due, and the one before is not written yet
   EXPECT_THAT(saves(), ElementsAre(2));

@@ -84,9 +84,10 @@ TEST_F(LinkTest, BringsEveryMessageAsItWas) {
   remote_.send(StepLossMeasured{StepId(3), {infinity, -0.0}, 2});
   EXPECT_EQ(listener_.wait_for<StepLossMeasured>().total.loss, infinity);
   EXPECT_TRUE(std::signbit(listener_.wait_for<StepLossMeasured>().total.tokens));
-  remote_.send(NormMeasured{StepId(4), BlockIndex(9), std::nan("7")});
+  remote_.send(NormMeasured{StepId(4), BlockIndex(9), std::nan("7"), 2});
   EXPECT_TRUE(std::isnan(listener_.wait_for<NormMeasured>().squares));
   EXPECT_EQ(listener_.wait_for<NormMeasured>().block, BlockIndex(9));
+  EXPECT_EQ(listener_.wait_for<NormMeasured>().replica, 2);
   remote_.send(StepDecided{StepId(5), true, 6, 5e-324, -1.5});
   const auto decided = listener_.wait_for<StepDecided>();
   EXPECT_TRUE(decided.skip);
@@ -99,6 +100,13 @@ TEST_F(LinkTest, BringsEveryMessageAsItWas) {
   EXPECT_EQ(listener_.wait_for<EvaluationMeasured>().total.tokens, 2);
   remote_.send(JobEnded{absl::DataLossError("a torn file")});
   EXPECT_EQ(listener_.wait_for<JobEnded>().result, absl::DataLossError("a torn file"));
+  remote_.send(SnapshotRequested{StepId(8)});
+  EXPECT_EQ(listener_.wait_for<SnapshotRequested>().step, StepId(8));
+  remote_.send(WriteShard{StepId(9)});
+  EXPECT_EQ(listener_.wait_for<WriteShard>().step, StepId(9));
+  remote_.send(ShardWritten{StepId(10), 3, absl::ResourceExhaustedError("disk full")});
+  EXPECT_EQ(listener_.wait_for<ShardWritten>().result, absl::ResourceExhaustedError("disk full"));
+  EXPECT_EQ(listener_.wait_for<ShardWritten>().replica, 3);
   remote_.send(StopRequested{std::string("nul \0 and \xff", 11)});
   EXPECT_EQ(listener_.wait_for<StopRequested>().reason, std::string("nul \0 and \xff", 11));
 }

@@ -29,7 +29,7 @@ class ParameterShardTest : public testing::Test {
     auto& shard = world_.system().add<actors::ParameterShard>(
         "shard-0", actors::ParameterShard::Setup{.model = model_, .layout = layout_, .memory = memory_, .kernels = kernels::ref::table(),
                                          .compute = compute_, .copy = copy_, .optimizer = optimizer_, .seed = 3,
-                                         .uses = tied ? 2 : 1, .replicas = replicas});
+                                         .uses = tied ? 2 : 1, .share = {.replicas = replicas}});
     shard.connect_to(device_.self(), ledger_.self(), writer_.self(), group_.self());
     shard_ = shard.self();
     world_.start();

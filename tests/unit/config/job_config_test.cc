@@ -202,10 +202,10 @@ TEST(JobConfig, RefusesWhatTheTrainerCannotDoYet) {
   for (const char* key : {"tensor", "context", "expert"}) {
     EXPECT_THAT(
         error_with({std::string("--parallelism.") + key + "=2", "--training.global_batch=2"}),
-        HasSubstr(std::string("parallelism.") + key + "=2 (command line): not supported yet; only 1"));
+        HasSubstr(std::string("parallelism.") + key + "=2 (command line): not supported yet; at most 1"));
   }
-  EXPECT_THAT(error_with({"--parallelism.zero=1"}),
-              HasSubstr("parallelism.zero=1 (command line): not supported yet; only 0"));
+  EXPECT_THAT(error_with({"--parallelism.zero=2"}),
+              HasSubstr("parallelism.zero=2 (command line): not supported yet; at most 1"));
   EXPECT_THAT(error_with({"--device", "cuda"}),
               HasSubstr("device.kind=cuda (command line): not supported yet; only cpu"));
   EXPECT_EQ(error_with({"--parallelism.pipeline=8", "--parallelism.schedule=gpipe", "--device=cpu"}), "");

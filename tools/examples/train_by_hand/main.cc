@@ -232,7 +232,7 @@ Status train(std::int64_t steps) {
   // Who knows whom: one edge with credits, and references for control messages.
   connect(source.batches, stage.batch, {.credits = plan.stages[0].batch_credits});
   stage.connect_to(device.self(), ledger.self());
-  for (auto* shard : shards) shard->connect_to(device.self(), ledger.self(), {});
+  for (auto* shard : shards) shard->connect_to(device.self(), ledger.self(), {}, {});
   ledger.connect_to(source.self(), shard_refs);
 
   system.start();
