@@ -69,7 +69,8 @@ struct Frame {
   Lane lane = Lane::kControl;
   std::span<const std::byte> header{};
   std::span<const std::byte> bulk{};
-  // ok: the bulk was fetched and may be overwritten (without a bulk: the frame has left). May be empty.
+  // ok: the bulk was taken (fetched, or copied on its way if small) and may be overwritten; without a bulk: the frame has left. May be
+  // empty.
   Completion sent{};
 };
 

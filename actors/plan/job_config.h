@@ -32,6 +32,7 @@ struct JobSection {
   std::string output;  // empty in a file means runs/<config file stem>
   std::int64_t seed = 1234;
   std::string description;
+  double heartbeat_timeout_s = 5.0;  // a process not heard of for so long is gone
 };
 
 struct DeviceSection {

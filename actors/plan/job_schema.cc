@@ -16,6 +16,11 @@ void declare_job_and_device(ConfigSchema& schema, JobConfig& config) {
       .alias("debug.seed")
       .alias("training.seed");
   schema.add("job.description", &config.job.description, "a word for people");
+  schema
+      .add("job.heartbeat_timeout_s", &config.job.heartbeat_timeout_s,
+           "a process that is not heard of for so long is taken for dead, and the job ends")
+      .between(0.5, 3600)
+      .known_as({"timeout", "heartbeat_timeout"});
 
   schema.describe_section("device", "what computes");
   schema

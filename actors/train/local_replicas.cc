@@ -5,11 +5,10 @@
 
 namespace troupe::actors {
 
-StatusOr<std::unique_ptr<LocalReplicas>> LocalReplicas::create(const plan::JobConfig& job, plan::Plan plan, const World& world,
+StatusOr<std::unique_ptr<LocalReplicas>> LocalReplicas::create(const plan::JobConfig& job, const plan::Plan& plan, const World& world,
                                                                const JobOptions& options,
                                                                const std::vector<comm::Transport*>& transports) {
   auto made = std::make_unique<LocalReplicas>();
-  plan.threads = std::max(1, plan.threads / plan.replicas);
   for (std::size_t rank = 0; rank < transports.size(); ++rank) {
     World own = world;
     own.transport = transports[rank];

@@ -115,8 +115,8 @@ task::Turn ParameterShard::turn(StepId step, double bytes_per_element) const {
 task::Task<> ParameterShard::publish() {
   co_await turn(setup_.start, 10);
   auto& m = setup_.memory;
-  // Where the master is a part only, the first values lie in the gradient's room.
-  const bool split = setup_.share.splits_optimizer();
+  // Where the master is a part only, the first values lie in the gradient's room. As restore() has it: a small block's one chunk is whole.
+  const bool split = m.held_end - m.held_begin < setup_.layout.elements;
   const TensorView first = split ? m.gradient.view() : m.master.view();
   if (!setup_.restored) {
     setup_.compute.enqueue([this, first](StreamContext&) { models::initialize(setup_.model, setup_.layout, setup_.seed, first); });

@@ -76,7 +76,9 @@ void CollectiveEngine::arrive(Arrival arrival) {
   const auto& members = open.group.members;
   if (header->from >= open.group.size() || members[static_cast<std::size_t>(header->from)] != arrival.from()) return;
   if (header->phase == Phase::kFailed) {
-    fail_group(open, header->operation, absl::AbortedError(absl::StrCat(std::string(text_after_header(arrival.header())))), false);
+    const bool known = header->offset > 0 && header->offset <= static_cast<std::int64_t>(absl::StatusCode::kUnauthenticated);
+    const auto code = known ? static_cast<absl::StatusCode>(header->offset) : absl::StatusCode::kAborted;
+    fail_group(open, header->operation, Status(code, std::string(text_after_header(arrival.header()))), false);
     sweep();
     return;
   }
@@ -102,7 +104,8 @@ void CollectiveEngine::fail_group(OpenGroup& open, OperationId id, const Status&
   }
   std::erase_if(early_, [&](const auto& early) { return early.first.first == open.group.id; });
   if (!tell) return;
-  const auto head = encode({.group = open.group.id, .operation = id, .phase = Phase::kFailed, .from = open.group.self});
+  const auto head = encode({.group = open.group.id, .operation = id, .phase = Phase::kFailed, .from = open.group.self,
+                            .offset = static_cast<std::int64_t>(cause.code())});
   std::vector<std::byte> frame(head.begin(), head.end());
   const std::string text = std::string(cause.message()).substr(0, kHeaderBytesMost - kCollectiveHeaderBytes);
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));

@@ -163,7 +163,9 @@ void Operation::send_one(int to, Phase phase, const std::byte* bulk, std::int64_
                        --part->in_flight;
                        std::erase_if(left, [](const Outgoing& out) { return out.next == out.end && out.in_flight == 0; });
                      }
-                     if (!status.ok()) {
+                     if (absl::IsCancelled(status)) {
+                       // The receiver's group has failed; it, or who told it, tells why.
+                     } else if (!status.ok()) {
                        fail(status);
                      } else if (failure_.ok()) {
                        send_more(to);

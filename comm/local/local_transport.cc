@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -49,7 +50,7 @@ class LocalTransport final : public Transport {
   void serve();
   void arrive(std::unique_ptr<Packet> packet);
   // An open completion has a number until it is called, by complete() or by the end. 0 is none.
-  std::uint64_t open(Completion completion);
+  std::uint64_t open(Rank peer, Completion completion);
   void complete(std::uint64_t number, Status result);
 
   LocalHub& hub_;
@@ -60,7 +61,11 @@ class LocalTransport final : public Transport {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable work_;
   std::deque<absl::AnyInvocable<void()>> queue_;
-  std::map<std::uint64_t, Completion> open_;
+  struct Open {
+    Rank peer;
+    Completion completion;
+  };
+  std::map<std::uint64_t, Open> open_;
   std::uint64_t last_number_ = 0;
   bool stopped_ = false;
   Counters counters_;
@@ -83,7 +88,7 @@ struct LocalTransport::Packet {
   void finish(Status result) {
     const auto number = std::exchange(sent, 0);
     if (number == 0) return;
-    std::lock_guard lock(hub.mutex_);
+    std::unique_lock lock(hub.mutex_);
     if (auto* sender = hub.members_[static_cast<std::size_t>(from.value)]) sender->complete(number, std::move(result));
   }
 };
@@ -92,24 +97,32 @@ class LocalTransport::LocalBulk final : public Arrival::Bulk {
  public:
   LocalBulk(LocalTransport& receiver, std::unique_ptr<Packet> packet) : receiver_(receiver), packet_(std::move(packet)) {}
   void fetch(std::byte* into, Completion fetched) override {
-    std::memcpy(into, packet_->bulk.data(), packet_->bulk.size());
-    {
+    const Status gone = copy(into);
+    if (gone.ok()) {
       std::lock_guard lock(receiver_.mutex_);
       receiver_.counters_.bulk_bytes_received += static_cast<std::int64_t>(packet_->bulk.size());
     }
-    packet_->finish(ok());
-    receiver_.complete(receiver_.open(std::move(fetched)), ok());
+    packet_->finish(gone);
+    receiver_.complete(receiver_.open(packet_->from, std::move(fetched)), gone);
   }
 
  private:
+  Status copy(std::byte* into) const {
+    LocalHub& hub = packet_->hub;
+    std::shared_lock lock(hub.mutex_);
+    if (const Status down = hub.down(packet_->from, receiver_.rank_); !down.ok()) return down;
+    std::memcpy(into, packet_->bulk.data(), packet_->bulk.size());
+    return ok();
+  }
+
   LocalTransport& receiver_;
   std::unique_ptr<Packet> packet_;
 };
 
-std::uint64_t LocalTransport::open(Completion completion) {
+std::uint64_t LocalTransport::open(Rank peer, Completion completion) {
   if (!completion) return 0;
   std::lock_guard lock(mutex_);
-  open_.emplace(++last_number_, std::move(completion));
+  open_.emplace(++last_number_, Open{peer, std::move(completion)});
   return last_number_;
 }
 
@@ -121,7 +134,7 @@ void LocalTransport::complete(std::uint64_t number, Status result) {
       std::lock_guard lock(mutex_);
       const auto found = open_.find(number);
       if (found == open_.end()) return;
-      completion = std::move(found->second);
+      completion = std::move(found->second.completion);
       open_.erase(found);
     }
     completion(result);
@@ -146,17 +159,14 @@ void LocalTransport::send(Frame frame) {
     counters_.bulk_bytes_sent += static_cast<std::int64_t>(frame.bulk.size());
   }
   const Rank to = frame.to;
-  const std::uint64_t number = open(std::move(frame.sent));
+  const std::uint64_t number = open(to, std::move(frame.sent));
   auto packet = std::make_unique<Packet>(hub_, rank_, frame, number);
   Status down;
   {
-    std::lock_guard lock(hub_.mutex_);
-    for (const Rank end : {to, rank_}) {
-      if (const Status& cut = hub_.cut_[static_cast<std::size_t>(end.value)]; down.ok() && !cut.ok()) down = cut;
-    }
-    auto* receiver = hub_.members_[static_cast<std::size_t>(to.value)];
-    if (down.ok() && !receiver) down = absl::UnavailableError(absl::StrCat("rank ", to.value, " is not there"));
+    std::unique_lock lock(hub_.mutex_);
+    down = hub_.down(to, rank_);
     if (down.ok()) {
+      auto* receiver = hub_.members_[static_cast<std::size_t>(to.value)];
       if (packet->bulk.empty()) complete(std::exchange(packet->sent, 0), ok());  // it has left once it is queued
       receiver->enqueue([receiver, packet = std::move(packet)]() mutable { receiver->arrive(std::move(packet)); });
       return;
@@ -191,22 +201,29 @@ void LocalTransport::serve() {
     function = nullptr;  // before the next wait: it may hold a packet whose sender waits
     lock.lock();
   }
-  auto open = std::exchange(open_, {});
+  auto left = std::exchange(open_, {});
   lock.unlock();
-  for (auto& [number, completion] : open) {
-    completion(absl::UnavailableError("the transport has stopped"));
-  }
+  for (auto& [number, open] : left) open.completion(absl::UnavailableError("the transport has stopped"));
 }
 
 void LocalTransport::peer_went_down(Rank peer, const Status& cause) {
   enqueue([this, peer, cause] {
+    std::vector<Completion> ended;
+    {
+      std::lock_guard lock(mutex_);
+      for (auto it = open_.begin(); it != open_.end();) {
+        if (it->second.peer == peer) ended.push_back(std::move(it->second.completion));
+        it = it->second.peer == peer ? open_.erase(it) : std::next(it);
+      }
+    }
     if (peer_down_) peer_down_(peer, cause);
+    for (auto& completion : ended) completion(cause);
   });
 }
 
 void LocalTransport::stop() {
   {
-    std::lock_guard lock(hub_.mutex_);
+    std::unique_lock lock(hub_.mutex_);
     auto& member = hub_.members_[static_cast<std::size_t>(rank_.value)];
     if (member == nullptr) return;
     member = nullptr;
@@ -226,9 +243,18 @@ LocalHub::~LocalHub() {
   for (const auto* member : members_) TROUPE_CHECK(member == nullptr) << "a transport outlives its hub";
 }
 
+Status LocalHub::down(Rank a, Rank b) const {
+  for (const Rank end : {a, b}) {
+    const auto at = static_cast<std::size_t>(end.value);
+    if (!cut_[at].ok()) return cut_[at];
+    if (members_[at] == nullptr) return absl::UnavailableError(absl::StrCat("rank ", end.value, " is not there"));
+  }
+  return ok();
+}
+
 std::unique_ptr<Transport> LocalHub::transport(Rank rank) {
   auto made = std::make_unique<LocalTransport>(*this, rank);
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   auto& member = members_.at(static_cast<std::size_t>(rank.value));
   TROUPE_CHECK(member == nullptr) << "rank " << rank << " has its transport already";
   member = made.get();
@@ -236,7 +262,7 @@ std::unique_ptr<Transport> LocalHub::transport(Rank rank) {
 }
 
 void LocalHub::cut(Rank rank, const Status& cause) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   cut_.at(static_cast<std::size_t>(rank.value)) = cause;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     if (auto* member = members_[i]; member && static_cast<std::int32_t>(i) != rank.value) member->peer_went_down(rank, cause);

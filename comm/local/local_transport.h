@@ -6,7 +6,7 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
+#include <shared_mutex>
 #include <vector>
 
 #include "comm/transport.h"
@@ -24,13 +24,17 @@ class LocalHub {
 
   // Once per rank.
   std::unique_ptr<Transport> transport(Rank rank);
-  // From now on nobody reaches `rank` and it reaches nobody, as if its process had died with this cause.
+  // From now on nobody reaches `rank` and it reaches nobody, as if its process had died with this cause: what is open between them ends
+  // with it.
   void cut(Rank rank, const Status& cause);
   int world() const { return static_cast<int>(members_.size()); }
 
  private:
   friend class LocalTransport;
-  std::mutex mutex_;                       // guards what follows
+  // Why one of two ranks cannot be reached; with the lock held.
+  Status down(Rank a, Rank b) const;
+  // Guards what follows; shared while a bulk is copied, so that its sender is there until that is done.
+  std::shared_mutex mutex_;
   std::vector<LocalTransport*> members_;   // null until made and after its end
   std::vector<Status> cut_;                // not ok: why the rank is down
 };

@@ -21,7 +21,7 @@ Ended tool(const std::vector<std::string>& arguments) {
 
 TEST(Commands, EachHasHelp) {
   const std::vector<std::vector<std::string>> commands{
-      {}, {"train"}, {"plan"}, {"generate"}, {"report"}, {"data"}, {"data", "prepare"}, {"data", "inspect"},
+      {}, {"train"}, {"launch"}, {"plan"}, {"generate"}, {"report"}, {"data"}, {"data", "prepare"}, {"data", "inspect"},
       {"checkpoint"}, {"checkpoint", "inspect"}, {"checkpoint", "verify"},
       {"bench"}, {"bench", "roofline"}, {"bench", "kernels"}, {"bench", "messages"}, {"bench", "train"}};
   for (auto command : commands) {

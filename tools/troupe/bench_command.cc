@@ -52,6 +52,12 @@ Status bench_messages(const BenchArguments& a) {
   return ok();
 }
 
+Status bench_comm(const BenchArguments& a) {
+  TROUPE_ASSIGN_OR_RETURN(const auto rows, bench::bench_comm(a.comm));
+  print(rows, a.json);
+  return ok();
+}
+
 Status bench_train(const BenchArguments& a) {
   bench::TrainOptions options = a.train;
   options.job.threads = a.threads;

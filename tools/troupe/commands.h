@@ -1,6 +1,6 @@
 // The commands of the one binary, each with its arguments; main.cc declares the options that fill them.
 //
-// A command's Status becomes the exit code: 0 if ok, 2 for bad input, 1 for the rest.
+// A command's Status becomes the exit code: 0 if ok, 2 for bad input, 1 for the rest; launch says its own.
 #pragma once
 
 #include <string>
@@ -10,9 +10,11 @@
 #include "models/data/prepare.h"
 #include "models/generate.h"
 #include "runtime/base/status.h"
+#include "tests/bench/comm.h"
 #include "tests/bench/matmul.h"
 #include "tests/bench/messages.h"
 #include "tests/bench/train.h"
+#include "tools/troupe/launch_job.h"
 
 namespace troupe::tool {
 
@@ -24,6 +26,8 @@ struct ConfigArguments {
 };
 Status train(const ConfigArguments& arguments);
 Status plan(const ConfigArguments& arguments);
+
+StatusOr<int> launch(const LaunchArguments& arguments);
 
 struct GenerateArguments {
   std::string checkpoint, prompt = "The ";
@@ -49,12 +53,14 @@ struct BenchArguments {
   bool json = false;
   int threads = all_cores();
   bench::MatmulShapes shapes;        // roofline
+  bench::CommOptions comm;
   bench::MessagesOptions messages;
   bench::TrainOptions train;
 };
 Status bench_roofline(const BenchArguments& arguments);
 Status bench_kernels(const BenchArguments& arguments);
 Status bench_messages(const BenchArguments& arguments);
+Status bench_comm(const BenchArguments& arguments);
 Status bench_train(const BenchArguments& arguments);
 
 // A config file with overrides from the command line, and the plan for this machine.

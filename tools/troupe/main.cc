@@ -1,13 +1,23 @@
 // troupe: one binary that plans, trains, generates, prepares data and looks at checkpoints. The one file that sees CLI11.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "kernels/cpu/cpu.h"
 #include "tools/troupe/commands.h"
 
 namespace troupe::tool {
 namespace {
+
+int exit_code(const StatusOr<int>& done) {
+  if (done.ok()) return *done;
+  const Status& status = done.status();
+  std::fprintf(stderr, "troupe: %s\n", std::string(status.message()).c_str());
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) || absl::IsFailedPrecondition(status) ? 2 : 1;
+}
+int exit_code(const Status& status) { return status.ok() ? 0 : exit_code(StatusOr<int>(status)); }
 
 // The commands that were declared, and what each does when it was chosen.
 class Commands {
@@ -20,7 +30,7 @@ class Commands {
     CLI::App* command = parent.add_subcommand(name, what);
     const auto arguments = std::make_shared<A>();
     declare(*command, *arguments);
-    runs_.emplace_back(command, [=] { return run(*arguments); });
+    runs_.emplace_back(command, [=] { return exit_code(run(*arguments)); });
   }
   // A command of a config file and overrides of its keys.
   void add(const char* name, const char* what, Status (*run)(const ConfigArguments&)) {
@@ -29,24 +39,52 @@ class Commands {
     command->add_option("config", *config, "a TOML file; see tools/configs")->required();
     command->allow_extras();
     command->footer("Every setting of the file can be overridden: --training.steps=20");
-    runs_.emplace_back(command, [=] { return run({*config, command->remaining()}); });
+    runs_.emplace_back(command, [=] { return exit_code(run({*config, command->remaining()})); });
+  }
+  // A command of options and a program with its own arguments: all from the first word that is no option. `behind`: "--" and what follows.
+  template <class A, class Declare>
+  void add(const char* name, const char* what, StatusOr<int> (*run)(const A&), const std::vector<std::string>& behind, const Declare& declare) {
+    CLI::App* command = app_.add_subcommand(name, what);
+    const auto arguments = std::make_shared<A>();
+    declare(*command, *arguments);
+    command->prefix_command();
+    runs_.emplace_back(command, [=] {
+      arguments->program = command->remaining();
+      // The first "--" only ends our options, unless the program had begun.
+      const bool ours = arguments->program.empty() && !behind.empty();
+      arguments->program.insert(arguments->program.end(), behind.begin() + ours, behind.end());
+      return exit_code(run(*arguments));
+    });
   }
   CLI::App& group(const char* name, const char* what) {
     CLI::App& app = *app_.add_subcommand(name, what);
     app.require_subcommand(1);
     return app;
   }
-  Status run_the_chosen() const {
+  int run_the_chosen() const {
     for (const auto& [command, run] : runs_) {
       if (command->parsed()) return run();
     }
-    return absl::InvalidArgumentError("no command");
+    return exit_code(absl::InvalidArgumentError("no command"));
   }
 
  private:
   CLI::App& app_;
-  std::vector<std::pair<CLI::App*, std::function<Status()>>> runs_;
+  std::vector<std::pair<CLI::App*, std::function<int()>>> runs_;
 };
+
+void declare_launch(CLI::App& app, LaunchArguments& a) {
+  app.add_option("--nproc", a.nproc, "ranks on this machine, or on each host without a number of its own")->capture_default_str()->check(CLI::Range(1, 4096));
+  app.add_option("--hosts", a.hosts, "a:4,b:4: hosts with how many ranks each");
+  app.add_option("--hostfile", a.host_file, "a file with a host a line: a slots=4");
+  app.add_option("--ssh", a.ssh, "how a command is started on another host")->capture_default_str();
+  app.add_option("--address", a.address, "of this machine, as the hosts reach it; left out: found out");
+  app.add_option("--env", a.env, "NAME=VALUE for all ranks; may be repeated")->take_all()->allow_extra_args(false);
+  app.add_option("--log-dir", a.log_dir, "also keep what rank N writes in rank-N.log there");
+  app.add_option("--timeout", a.timeout_s, "stop the job after so many seconds, exit code 124; 0 never")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_flag("--agent", a.agent)->group("");  // what the launcher starts on another host
+  app.footer("Then -- PROGRAM ARGUMENTS, such as: troupe launch --nproc 2 -- troupe train tools/configs/quickstart.toml");
+}
 
 void declare_generate(CLI::App& app, GenerateArguments& a) {
   app.add_option("--checkpoint", a.checkpoint, "OUT/checkpoints/step-N, or OUT for the newest one")->required();
@@ -85,6 +123,12 @@ void declare_bench_messages(CLI::App& app, BenchArguments& a) {
   app.add_option("--messages", a.messages.messages, "of one run")->capture_default_str()->check(CLI::PositiveNumber);
 }
 
+void declare_bench_comm(CLI::App& app, BenchArguments& a) {
+  app.add_flag("--json", a.json, "rows as JSON");
+  app.add_flag("--quick", a.comm.quick, "fewer messages a repetition");
+  app.add_option("--pairs", a.comm.pairs, "interleaved pairs")->capture_default_str()->check(CLI::Range(7, 1000));
+}
+
 void declare_bench_train(CLI::App& app, BenchArguments& a) {
   declare_bench(app, a);
   auto& job = a.train.job;
@@ -106,9 +150,10 @@ auto one_path(const char* name, const char* what) {
   return [=](CLI::App& app, std::string& path) { app.add_option(name, path, what)->required(); };
 }
 
-void declare(Commands& commands, CLI::App& app) {
+void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& behind) {
   commands.add("train", "train a model as a config says", train);
   commands.add("plan", "print placement, edges, credits, memory and cost of a config", plan);
+  commands.add("launch", "start a program as the ranks of a job, here and on other hosts", launch, behind, declare_launch);
   commands.add(app, "generate", "write text with a checkpoint's weights", generate, declare_generate);
   commands.add(app, "report", "say what a run has come to", report, one_path("output", "a run's output folder"));
 
@@ -126,13 +171,8 @@ void declare(Commands& commands, CLI::App& app) {
   commands.add(bench, "roofline", "matrix products of a model's shapes", bench_roofline, declare_bench_roofline);
   commands.add(bench, "kernels", "every kernel over its bound", bench_kernels, declare_bench);
   commands.add(bench, "messages", "messages over bare CAF", bench_messages, declare_bench_messages);
+  commands.add(bench, "comm", "the link between two processes over ucx_perftest and Open MPI", bench_comm, declare_bench_comm);
   commands.add(bench, "train", "training over the matrix products' rate, and over PyTorch", bench_train, declare_bench_train);
-}
-
-int exit_code(const Status& status) {
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "troupe: %s\n", std::string(status.message()).c_str());
-  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) || absl::IsFailedPrecondition(status) ? 2 : 1;
 }
 
 }  // namespace
@@ -144,12 +184,15 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("Start with tools/quickstart. Settings: every key of a config can be overridden, as --section.key=value.");
   troupe::tool::Commands commands(app);
-  troupe::tool::declare(commands, app);
+  // CLI11 would look for commands and options behind "--", too.
+  char** const end = argc > 1 && std::strcmp(argv[1], "launch") == 0 ? std::find_if(argv, argv + argc, [](const char* word) { return std::strcmp(word, "--") == 0; }) : argv + argc;
+  const std::vector<std::string> behind(end, argv + argc);
+  troupe::tool::declare(commands, app, behind);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(end - argv), argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (const auto isa = troupe::kernels::cpu::isa_from_environment(); !isa.ok()) return troupe::tool::exit_code(isa.status());
-  return troupe::tool::exit_code(commands.run_the_chosen());
+  return commands.run_the_chosen();
 }

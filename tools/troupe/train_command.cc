@@ -5,12 +5,14 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "actors/train/local_replicas.h"
 #include "actors/train/peak.h"
 #include "actors/train/training_job.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/log.h"
 #include "runtime/trace/text.h"
 #include "tools/troupe/commands.h"
+#include "tools/troupe/job_world.h"
 
 namespace troupe::tool {
 namespace {
@@ -56,25 +58,51 @@ class SignalWatch {
 
 }  // namespace
 
-Status train(const ConfigArguments& arguments) {
-  SignalWatch signals;
-  TROUPE_ASSIGN_OR_RETURN(Planned planned, load_plan(arguments));
+namespace {
+
+Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWatch& signals) {
+  Planned planned;
+  TROUPE_ASSIGN_OR_RETURN(planned.job, plan::load_job_config(arguments.config, arguments.overrides));
+  planned.cluster = job_world.cluster(planned.job);
+  TROUPE_ASSIGN_OR_RETURN(planned.plan, plan::make_plan(planned.job, planned.cluster, kernels::cpu::table()));
   TROUPE_RETURN_IF_ERROR(plan::ready_to_train(planned.job));
   TROUPE_RETURN_IF_ERROR(plan::fits(planned.plan, planned.cluster));
+  TROUPE_RETURN_IF_ERROR(job_world.enter(planned.plan.replicas, planned.job.job.heartbeat_timeout_s));
+
   const SteadyClock clock;
-  const auto world = actors::World::on_this_machine(kernels::cpu::table(), clock);
+  auto world = actors::World::on_this_machine(kernels::cpu::table(), clock);
   actors::JobOptions options;
   if (isatty(STDERR_FILENO)) options.console = actors::Reporter::Console::kBar;
-  options.peak_flops_per_s = actors::measure_matmul_peak(world.kernels, planned.plan.geometry.compute, planned.plan.threads);
-
+  if (job_world.leads()) {
+    options.peak_flops_per_s = actors::measure_matmul_peak(world.kernels, planned.plan.geometry.compute, planned.plan.threads);
+    log_info(absl::StrCat(planned.plan.parameters, " parameters, ", planned.plan.replicas, " replica(s) of ", planned.plan.stages.size(),
+                          " stage(s), ", planned.plan.threads, " threads each, kernels ", world.kernels.name, ", output ",
+                          planned.job.job.output));
+    log_info(absl::StrCat("mfu = flops of a replica's step / step_s / ", static_cast<std::int64_t>(options.peak_flops_per_s / 1e9),
+                          " GFLOP/s, the best matrix product measured now"));
+  }
+  if (job_world.transports().size() > 1) {
+    TROUPE_ASSIGN_OR_RETURN(auto replicas, actors::LocalReplicas::create(planned.job, planned.plan, world, options, job_world.transports()));
+    signals.watch(replicas->leader());
+    const Status status = replicas->run();
+    signals.end();
+    return status;
+  }
+  if (!job_world.transports().empty()) world.transport = job_world.transports().front();
   TROUPE_ASSIGN_OR_RETURN(auto job, actors::TrainingJob::create(planned.job, planned.plan, world, options));
-  log_info(absl::StrCat(planned.plan.parameters, " parameters, ", planned.plan.stages.size(), " stage(s), ", planned.plan.threads,
-                        " threads, kernels ", world.kernels.name, ", output ", planned.job.job.output));
-  log_info(absl::StrCat("mfu = flops of a step / step_s / ", static_cast<std::int64_t>(options.peak_flops_per_s / 1e9),
-                        " GFLOP/s, the best matrix product measured now"));
   signals.watch(*job);
   const Status status = job->run();
   signals.end();
+  return status;
+}
+
+}  // namespace
+
+Status train(const ConfigArguments& arguments) {
+  SignalWatch signals;
+  TROUPE_ASSIGN_OR_RETURN(const auto job_world, JobWorld::of_this_process());
+  Status status = train_in(*job_world, arguments, signals);
+  if (const Status left = job_world->leave(status); !left.ok()) log_warning(std::string(left.message()));
   return status;
 }
 

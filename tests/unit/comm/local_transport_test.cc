@@ -130,5 +130,28 @@ TEST(LocalTransport, ACutRankIsReportedAndNotReached) {
   EXPECT_EQ(std::string(sent.get().message()), "the cable was pulled");
 }
 
+// What was sent and not fetched when a rank goes ends with the cause; what is fetched then touches nothing.
+TEST(LocalTransport, ACutEndsWhatIsOpen) {
+  Two two;
+  std::vector<Arrival> kept;
+  Awaited<bool> came;
+  two.b->handle(Channel::kTest, [&](Arrival arrival) {
+    kept.push_back(std::move(arrival));
+    came.give(true);
+  });
+  two.start();
+  auto bulk = std::make_unique<std::string>(50'000, 'x');
+  Awaited<Status> sent, fetched;
+  two.a->send({.to = Rank(1), .bulk = bytes_of(*bulk), .sent = [&](Status status) { sent.give(status); }});
+  came.get();
+  two.hub.cut(Rank(1), absl::UnavailableError("the cable was pulled"));
+  EXPECT_EQ(std::string(sent.get().message()), "the cable was pulled");
+  bulk.reset();
+  std::string into(50'000, '.');
+  two.b->post([&] { kept.front().fetch(reinterpret_cast<std::byte*>(into.data()), [&](Status status) { fetched.give(status); }); });
+  EXPECT_FALSE(fetched.get().ok());
+  EXPECT_EQ(into, std::string(50'000, '.'));
+}
+
 }  // namespace
 }  // namespace troupe::comm

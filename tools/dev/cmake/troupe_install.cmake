@@ -10,7 +10,7 @@ add_library(troupe::troupe ALIAS troupe_troupe)
 
 install(TARGETS troupe_troupe ${TROUPE_LIBRARIES} EXPORT TroupeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/troupe)
 install(EXPORT TroupeTargets NAMESPACE troupe:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Troupe)
-install(DIRECTORY runtime kernels models actors DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY runtime comm kernels models actors DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe FILES_MATCHING PATTERN "*.h")
 install(TARGETS troupe RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/TroupeConfig.cmake.in ${CMAKE_BINARY_DIR}/TroupeConfig.cmake

@@ -1,0 +1,48 @@
+// Enters a job: meets the other processes in the store and learns where each of them can be reached.
+//
+// Threads: one at a time. Owns: the connection to the store, and in a rank 0 without launcher the store itself.
+// Errors: as store.h. A world of 1 needs no store and cannot fail.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/join/environment.h"
+#include "comm/join/secret.h"
+#include "comm/join/store.h"
+#include "comm/join/store_server.h"
+
+namespace troupe::comm {
+
+class Joined {
+ public:
+  Joined(Place place, std::vector<std::string> addresses, std::unique_ptr<StoreServer> server, std::unique_ptr<StoreClient> store)
+      : place_(std::move(place)), addresses_(std::move(addresses)), server_(std::move(server)), store_(std::move(store)) {}
+  Joined(Joined&&) = default;
+  Joined& operator=(Joined&&) = default;
+  // Who dies without leave() is counted as lost, and the job ends.
+  ~Joined() = default;
+
+  const Place& place() const { return place_; }
+  const std::vector<std::string>& addresses() const { return addresses_; }  // by rank: opaque bytes
+  StoreClient* store() { return store_.get(); }                             // null when alone
+
+  // Ends the job for everybody with this cause; for a rank that fails.
+  Status abort(const std::string& reason);
+  // kAborted when another rank did, or was lost. Never waits.
+  Status check();
+  // Leaves in order. Who runs the store waits for the others until the deadline, since they need it.
+  Status leave(Deadline deadline);
+
+ private:
+  Place place_;
+  std::vector<std::string> addresses_;
+  std::unique_ptr<StoreServer> server_;  // outlives our own connection to it
+  std::unique_ptr<StoreClient> store_;
+};
+
+// `build` is what this program is (program_build(), unless a test says otherwise): all ranks' must be the same.
+StatusOr<Joined> join(const Place& place, std::string my_address, Deadline deadline, std::string build = program_build());
+
+}  // namespace troupe::comm

@@ -1,0 +1,30 @@
+// TCP as the store and its clients need it. Threads: any.
+#pragma once
+
+#include <string>
+
+#include "comm/join/store.h"
+
+namespace troupe::comm {
+
+// kUnavailable: "what: the error's text".
+Status unreachable(const std::string& what, int error);
+
+// Small frames go at once; a link that is cut without a word is noticed after about eight seconds.
+void settle(int fd);
+
+// A non-blocking listener; port 0 takes any free one. kUnavailable if it is taken, said with what to do.
+StatusOr<int> listen_at(int port, bool loopback_only);
+int port_of(int listener);
+
+// -1 if nobody waits to be accepted. `from`: the peer's address.
+int accept_one(int listener, std::string& from);
+
+// Tries the host's addresses in turn, each for at most two seconds. Looking up a name may take longer than the deadline.
+StatusOr<int> connect_to(const std::string& host, int port, Deadline deadline);
+
+// False when the deadline came first.
+bool wait_for(int fd, short events, Deadline deadline);
+int remaining_ms(Deadline deadline);
+
+}  // namespace troupe::comm

@@ -1,0 +1,69 @@
+// Frames over UCX: shared memory within a machine, tcp or verbs between machines, as UCX finds best. WIRE.md
+// has the bytes.
+//
+// Threads, order, errors: as comm/transport.h says. Besides:
+// - A bulk of up to kEagerBytesMost goes with its header: `sent` is ok when the bytes have left, whether or
+// not they are fetched.
+//   A larger one is offered and pulled by the receiver: `sent` is ok when it was fetched, kCancelled when the
+//   receiver dropped it.
+// - A peer is down when UCX says so, when nothing was heard of it for heartbeat_timeout (it may be stopped),
+// or when it said that it
+//   stops; the cause tells which. Heartbeats go to every rank that this one has sent to or heard from.
+// Owns: two UCX workers, one a lane, and the thread that progresses them.
+// Errors: open: kUnavailable, kFailedPrecondition where UCX has no usable transport. start:
+// kFailedPrecondition before set_peers.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/transport.h"
+
+namespace troupe::comm {
+
+struct UcxOptions {
+  Rank rank;
+  int world = 1;
+  std::uint64_t job = 0;          // the same number on all ranks of the job, another for every other job
+  std::uint32_t incarnation = 0;  // counts the job's restarts, the same on all ranks
+  std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(5);
+  // Until a peer is heard for the first time: its address may be published long before it starts.
+  std::chrono::nanoseconds first_contact_timeout = std::chrono::seconds(60);
+  std::chrono::microseconds spin =
+      std::chrono::microseconds(20);  // how long to look for more before sleeping
+};
+
+class UcxTransport final : public Transport {
+ public:
+  static constexpr std::size_t kEagerBytesMost = 8192;
+
+  static StatusOr<std::unique_ptr<UcxTransport>> open(const UcxOptions& options);
+  ~UcxTransport() override;
+
+  // Bytes to be published; whoever has them may send at once, frames wait for start().
+  const std::string& address() const;
+  // By rank. Before start().
+  void set_peers(std::vector<std::string> addresses);
+
+  Rank rank() const override;
+  int world() const override;
+  void handle(Channel channel, Handler handler) override;
+  void on_peer_down(PeerDown handler) override;
+  Status start() override;
+  void send(Frame frame) override;
+  void post(absl::AnyInvocable<void()> function) override;
+  bool on_progress_thread() const override;
+  void stop() override;
+  Counters counters() const override;
+
+ private:
+  struct State;
+  explicit UcxTransport(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace troupe::comm

@@ -1,0 +1,226 @@
+#include "tests/bench/comm.h"
+
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/check.h"
+#include "tests/bench/comm_pair.h"
+#include "tests/bench/comm_peers.h"
+#include "tests/bench/paced_job.h"
+
+namespace troupe::bench {
+namespace {
+
+using comm::CollectiveKind;
+using Seconds = std::function<StatusOr<double>()>;
+
+constexpr std::int64_t kKiB = 1 << 10, kMiB = 1 << 20;
+constexpr std::int64_t kBulkBytes = 64 * kMiB;
+constexpr const char* kSharedMemory = "posix,sysv,cma,self";
+constexpr const char* kTcp = "tcp,self";
+
+// The progress threads of a pair that polls go to sleep before the peer's turn, and the peer's before theirs.
+void settle() { std::this_thread::sleep_for(4 * LinkOptions{}.spin); }
+
+// Whom ours is measured in turns with; without `seconds`, why not.
+struct Peer {
+  std::string name;
+  Status missing;
+  bool there() const { return missing.ok(); }
+};
+
+// Seconds of ours and of the peer's, in turns; without a peer `theirs` is empty.
+struct Turns {
+  std::vector<double> ours, theirs, ratios;
+};
+
+class CommBench {
+ public:
+  explicit CommBench(const CommOptions& options) : options_(options) {
+    if (auto found = UcxPerftest::find(); found.ok()) {
+      perftest_ = *found;
+    } else {
+      lose(ucx_, found.status());
+    }
+    if (auto started = MpiCollectives::start(options.mpi_source); started.ok()) {
+      mpi_collectives_ = std::move(*started);
+      mpi_.name = mpi_collectives_->description();
+    } else {
+      lose(mpi_, started.status());
+    }
+  }
+
+  StatusOr<std::vector<BenchRow>> rows() {
+    TROUPE_RETURN_IF_ERROR(measure_polling());
+    TROUPE_RETURN_IF_ERROR(measure_sleepers());
+    TROUPE_RETURN_IF_ERROR(measure_tcp());
+    return std::move(rows_);
+  }
+
+ private:
+  Status measure_polling() {
+    TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.transports = kSharedMemory}));
+    const std::int64_t pings = options_.quick ? 5'000 : 50'000;
+    TROUPE_ASSIGN_OR_RETURN(const Turns latency, in_turns([&] { return pair->measure({.what = Measurement::kPing, .count = pings}); }, ucx_,
+                                                          [&] { return perftest_.ping_s(kSharedMemory, pings); }));
+    rows_.push_back({"comm.latency.polling", median(latency.ours) * 1e6, "us", 3, median_or_0(latency.theirs) * 1e6,
+                     absl::StrCat("8 bytes one way from transport to transport of another process over shared memory, both polling: half of there and "
+                                  "back, the median of ", pings, "; median of repetitions; at most; ", peer_is(ucx_, "ucp_am_lat"))});
+    TROUPE_RETURN_IF_ERROR(measure_bandwidth(*pair, "shared_memory", kSharedMemory));
+    for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
+      TROUPE_RETURN_IF_ERROR(measure_collective(*pair, kind, 64 * kKiB, "64KiB", options_.quick ? 200 : 1000));
+      TROUPE_RETURN_IF_ERROR(measure_collective(*pair, kind, 4 * kMiB, "4MiB", options_.quick ? 10 : 40));
+      TROUPE_RETURN_IF_ERROR(measure_collective(*pair, kind, 64 * kMiB, "64MiB", options_.quick ? 2 : 4));
+    }
+    return ok();
+  }
+
+  Status measure_sleepers() {
+    TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.transports = kSharedMemory, .spin = std::chrono::microseconds(20)}));
+    const std::int64_t messages = options_.quick ? 100 : 500;
+    TROUPE_ASSIGN_OR_RETURN(const auto woken, repeat([&] { return pair->measure({.what = Measurement::kWake, .count = messages}); }));
+    rows_.push_back({"comm.latency.armed", median(woken) * 1e6, "us", 80, 0,
+                     absl::StrCat("8 bytes one way over shared memory, from send() in a thread of one process to the handler in another, both progress "
+                                  "threads asleep before each: median of ", messages, ", a millisecond apart; median of repetitions; at most; transport to "
+                                  "transport for now, the bar is for actor to actor")});
+    return measure_heartbeat(*pair, "comm.heartbeat.p99", "shared memory");
+  }
+
+  Status measure_tcp() {
+    {
+      TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.transports = kTcp}));
+      TROUPE_RETURN_IF_ERROR(measure_bandwidth(*pair, "tcp", kTcp));
+    }
+    TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.transports = kTcp, .spin = std::chrono::microseconds(20)}));
+    return measure_heartbeat(*pair, "comm.heartbeat.p99.tcp", "tcp");
+  }
+
+  Status measure_bandwidth(CommPair& pair, const std::string& link, const char* transports) {
+    const std::int64_t count = options_.quick ? 6 : 16;
+    const auto ours = [&]() -> StatusOr<double> {
+      TROUPE_ASSIGN_OR_RETURN(const double s, pair.measure({.what = Measurement::kBulk, .bytes = kBulkBytes, .count = count}));
+      return s / static_cast<double>(count);
+    };
+    TROUPE_ASSIGN_OR_RETURN(const Turns turns,
+                            in_turns(ours, ucx_, [&] { return perftest_.bulk_s(transports, kBulkBytes, count, kBulksOpen); }));
+    add_ratio("comm.bandwidth.64MiB." + link, 0.90, turns, ucx_, "ucp_am_bw", static_cast<double>(kBulkBytes),
+              absl::StrCat("bulks of 64 MiB, each fetched into a buffer, ", kBulksOpen, " under way at a time, over UCX_TLS=", transports));
+    return ok();
+  }
+
+  Status measure_collective(CommPair& pair, CollectiveKind kind, std::int64_t bytes, const char* size, std::int64_t count) {
+    std::string word = comm::name(kind);
+    for (char& letter : word) letter = letter == '-' ? '_' : letter;
+    const bool sums = kind != CollectiveKind::kAllGather;
+    const bool small = bytes < kMiB;
+    const double bar = kind == CollectiveKind::kReduceScatter ? 0 : small ? 0.7 : 1.0;
+    TROUPE_ASSIGN_OR_RETURN(
+        const Turns turns,
+        in_turns([&] { return pair.measure({.what = Measurement::kCollective, .kind = kind, .bytes = bytes, .count = count}); }, mpi_,
+                 [&] { return mpi_collectives_->collective_s(kind, bytes, count); }));
+    // Two ranks: 2 (n - 1) / n and (n - 1) / n of the bytes.
+    const double bus_bytes = static_cast<double>(bytes) * (kind == CollectiveKind::kAllReduce ? 1.0 : 0.5);
+    add_ratio(absl::StrCat("comm.", word, ".", size), bar, turns, mpi_, "the same in place", bus_bytes,
+              absl::StrCat(comm::name(kind), " of ", size, " of fp32 over 2 ranks", sums ? ", folded in member order" : "", ", ", count,
+                           " in a row at the collective engine, polling: bus bandwidth, ", kind == CollectiveKind::kAllReduce ? "2 " : "",
+                           "(n - 1) / n of the bytes over the time"));
+    return ok();
+  }
+
+  Status measure_heartbeat(CommPair& pair, const char* name, const char* link) {
+    const std::int64_t count = (1024 * kMiB) / kBulkBytes;
+    TROUPE_ASSIGN_OR_RETURN(const auto late,
+                            repeat([&] { return pair.measure({.what = Measurement::kHeartbeat, .bytes = kBulkBytes, .count = count}); }));
+    rows_.push_back({name, median(late) * 1e3, "ms", 5, 0,
+                     absl::StrCat("p99 of the time one way of control frames of 8 bytes, one every 200 us, while 1 GiB of bulks goes the same way over ", link,
+                                  "; median of repetitions; at most")});
+    return ok();
+  }
+
+  // ---- repetitions ----
+
+  // One more goes before, for what only the first does: connections, pages, code.
+  StatusOr<std::vector<double>> repeat(const Seconds& ours) {
+    std::vector<double> all;
+    for (int i = -1; i < options_.pairs; ++i) {
+      settle();
+      TROUPE_ASSIGN_OR_RETURN(const double one, ours());
+      if (i >= 0) all.push_back(one);
+    }
+    return all;
+  }
+
+  StatusOr<Turns> in_turns(const Seconds& ours, Peer& peer, const Seconds& theirs) {
+    TROUPE_RETURN_IF_ERROR(ours().status());  // warm
+    Turns turns;
+    for (int i = 0; i < options_.pairs; ++i) {
+      double mine = 0, other = 0;
+      // Who goes first alternates, so that a drift of the machine falls on both.
+      for (const bool our_turn : {i % 2 == 0, i % 2 == 1}) {
+        settle();
+        if (our_turn) {
+          TROUPE_ASSIGN_OR_RETURN(mine, ours());
+        } else if (peer.there()) {
+          const auto measured = theirs();
+          if (measured.ok()) other = *measured;
+          if (!measured.ok()) lose(peer, measured.status());
+        }
+      }
+      turns.ours.push_back(mine);
+      if (!peer.there()) continue;
+      turns.theirs.push_back(other);
+      turns.ratios.push_back(other / mine);
+    }
+    if (!peer.there()) turns.theirs = turns.ratios = {};
+    return turns;
+  }
+
+  void lose(Peer& peer, const Status& why) {
+    peer.missing = why;
+    std::fprintf(stderr, "bench comm: %s is not measured: %s\n", peer.name.c_str(), std::string(why.message()).c_str());
+  }
+
+  // ---- rows ----
+
+  static double median_or_0(const std::vector<double>& values) { return values.empty() ? 0 : median(values); }
+
+  static std::string peer_is(const Peer& peer, const char* what) {
+    if (!peer.there()) return absl::StrCat("without a peer, for ", peer.missing.message());
+    return absl::StrCat("peer: ", peer.name, ", ", what, ", in turns with ours");
+  }
+
+  void add_ratio(const std::string& name, double bar, const Turns& turns, const Peer& peer, const char* what, double bytes,
+                 const std::string& definition) {
+    const auto gb_per_s = [bytes](const std::vector<double>& seconds) { return seconds.empty() ? 0 : bytes * 1e-9 / median(seconds); };
+    const bool compared = peer.there();
+    rows_.push_back({name, median_or_0(turns.ratios), "ratio", compared ? bar : 0, gb_per_s(turns.theirs),
+                     compared ? absl::StrCat("rate over the peer's: ", definition, "; median of pairs; ", peer_is(peer, what))
+                              : absl::StrCat("no ratio: ", definition, "; ", peer_is(peer, what))});
+    rows_.push_back({name + ".gb_per_s", gb_per_s(turns.ours), "GB/s", 0, gb_per_s(turns.theirs), absl::StrCat(definition, "; ", peer_is(peer, what))});
+    const auto& again = compared ? turns.theirs : turns.ours;
+    std::vector<double> against_itself;
+    for (std::size_t i = 1; i < again.size(); ++i) against_itself.push_back(again[i] / again[i - 1]);
+    rows_.push_back({name + ".spread", spread(against_itself), "ratio", 0, 0,
+                     absl::StrCat("pairs of ", compared ? "the peer" : "ours", " against itself, one after the other: half the distance between the quartiles, "
+                                  "over the median")});
+  }
+
+  const CommOptions options_;
+  Peer ucx_{"ucx_perftest", {}}, mpi_{"Open MPI", {}};
+  UcxPerftest perftest_;
+  std::unique_ptr<MpiCollectives> mpi_collectives_;
+  std::vector<BenchRow> rows_;
+};
+
+}  // namespace
+
+StatusOr<std::vector<BenchRow>> bench_comm(const CommOptions& options) {
+  TROUPE_CHECK(options.pairs >= 7) << options.pairs << " pairs: a median needs at least 7";
+  return CommBench(options).rows();
+}
+
+}  // namespace troupe::bench

@@ -1,0 +1,26 @@
+// What the link between two processes of this machine does: latency, bandwidth, collectives, heartbeats under load, in turns with
+// ucx_perftest and Open MPI where those are installed.
+//
+// Threads: one, and the process may have no other (comm_pair.h). Errors: those of the pair; a peer that is missing or fails is no
+// error: its row says so, and stderr why, once.
+// Limits: about a minute and 0.5 GiB on two cores that are idle.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "tests/bench/row.h"
+
+namespace troupe::bench {
+
+struct CommOptions {
+  int pairs = 7;       // interleaved repetitions, >= 7
+  bool quick = false;  // fewer messages a repetition
+  std::string mpi_source = "tests/bench/peers/mpi_collectives.c";
+};
+// comm.latency.polling, comm.latency.armed; comm.bandwidth.64MiB.LINK, comm.KIND.SIZE: ratios, each with .gb_per_s and .spread;
+// comm.heartbeat.p99 and comm.heartbeat.p99.tcp.
+StatusOr<std::vector<BenchRow>> bench_comm(const CommOptions& options);
+
+}  // namespace troupe::bench

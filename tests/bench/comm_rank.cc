@@ -1,0 +1,270 @@
+#include "tests/bench/comm_rank.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/collective/engine.h"
+#include "comm/ucx/ucx_transport.h"
+#include "runtime/base/check.h"
+#include "runtime/base/clock.h"
+
+namespace troupe::bench {
+namespace {
+
+using comm::CollectiveKind;
+using Samples = std::vector<std::int64_t>;  // ns
+using std::chrono::microseconds;
+
+constexpr int kRanks = 2;
+constexpr comm::GroupId kBoth{1};
+// What a frame of 8 bytes says; any other number is the time at which it left.
+constexpr std::int64_t kEcho = -1, kEnd = -2;
+constexpr microseconds kBetweenWakes{1000}, kBetweenHeartbeats{200};
+
+double percentile(Samples samples, double rank) {
+  TROUPE_CHECK(!samples.empty()) << "nothing was measured";
+  std::sort(samples.begin(), samples.end());
+  return seconds(samples[static_cast<std::size_t>(rank * static_cast<double>(samples.size() - 1))]);
+}
+
+class CommRank {
+ public:
+  CommRank(int socket, int rank, const LinkOptions& options) : socket_(socket), peer_(1 - rank) {
+    auto opened = comm::UcxTransport::open({.rank = Rank{rank}, .world = kRanks, .job = 42, .spin = options.spin});
+    TROUPE_CHECK(opened.ok()) << opened.status();
+    transport_ = std::move(*opened);
+    transport_->handle(comm::Channel::kTest, [this](comm::Arrival arrival) { take(std::move(arrival)); });
+    engine_ = std::make_unique<comm::CollectiveEngine>(*transport_);
+    engine_->add_group(kBoth, {Rank{0}, Rank{1}});
+  }
+  ~CommRank() { transport_->stop(); }
+
+  void serve() {
+    const std::string& address = transport_->address();
+    say(address.data(), address.size());
+    std::vector<std::string> addresses;
+    while (addresses.size() < kRanks) {
+      std::array<char, 65536> packet{};
+      const ssize_t bytes = recv(socket_, packet.data(), packet.size(), 0);
+      if (bytes <= 0) return;
+      addresses.emplace_back(packet.data(), static_cast<std::size_t>(bytes));
+    }
+    transport_->set_peers(std::move(addresses));
+    const Status started = transport_->start();
+    TROUPE_CHECK(started.ok()) << started;
+    double answer = 0;
+    say(&answer, sizeof answer);
+    for (Order order; recv(socket_, &order, sizeof order, 0) == static_cast<ssize_t>(sizeof order);) {
+      answer = measure(order);
+      say(&answer, sizeof answer);
+    }
+  }
+
+ private:
+  bool first() const { return transport_->rank() == Rank{0}; }
+  std::int64_t now_ns() const { return clock_.now_ns(); }
+
+  void say(const void* packet, std::size_t bytes) {
+    TROUPE_CHECK(send(socket_, packet, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes)) << "who asked is gone";
+  }
+
+  double measure(const Order& order) {
+    switch (order.what) {
+      case Measurement::kPing: return first() ? ping(order.count) : 0;
+      case Measurement::kWake: return first() ? wake(order.count) : percentile(result(), 0.5);
+      case Measurement::kBulk: return first() ? flood(order, false) : 0;
+      case Measurement::kHeartbeat: return first() ? flood(order, true) : percentile(result(), 0.99);
+      case Measurement::kCollective: return collective(order);
+    }
+    return 0;
+  }
+
+  // Runs on the progress thread.
+  void take(comm::Arrival arrival) {
+    if (arrival.bulk_bytes() > 0) {
+      const auto bytes = static_cast<std::size_t>(arrival.bulk_bytes());
+      if (into_.size() < bytes) into_.resize(bytes);
+      arrival.fetch(into_.data(), [](const Status& status) { TROUPE_CHECK(status.ok()) << status; });
+      return;
+    }
+    std::int64_t said = 0;
+    TROUPE_CHECK(arrival.header().size() == sizeof said) << "a frame that nobody sent";
+    std::memcpy(&said, arrival.header().data(), sizeof said);
+    if (said == kEcho && first()) {
+      pong();
+    } else if (said == kEcho) {
+      tell(kEcho);
+    } else if (said == kEnd) {
+      finish(std::exchange(samples_, {}));
+    } else {
+      samples_.push_back(now_ns() - said);
+    }
+  }
+
+  // From the progress thread to the one that serves: the last thing that a measurement does.
+  void finish(Samples samples) {
+    std::lock_guard lock(mutex_);
+    finished_.push_back(std::move(samples));
+    has_finished_.notify_one();
+  }
+  bool finished_until(std::chrono::steady_clock::time_point due) {
+    std::unique_lock lock(mutex_);
+    return has_finished_.wait_until(lock, due, [this] { return !finished_.empty(); });
+  }
+  Samples result() {
+    std::unique_lock lock(mutex_);
+    has_finished_.wait(lock, [this] { return !finished_.empty(); });
+    Samples taken = std::move(finished_.front());
+    finished_.pop_front();
+    return taken;
+  }
+
+  void tell(std::int64_t what) { transport_->send({.to = peer_, .header = std::as_bytes(std::span(&what, 1))}); }
+
+  // ---- small frames ----
+
+  double ping(std::int64_t count) {
+    transport_->post([this, count] {
+      pings_left_ = count;
+      left_ns_ = now_ns();
+      tell(kEcho);
+    });
+    return 0.5 * percentile(result(), 0.5);
+  }
+
+  void pong() {
+    const std::int64_t now = now_ns();
+    samples_.push_back(now - left_ns_);
+    if (--pings_left_ == 0) return finish(std::exchange(samples_, {}));
+    left_ns_ = now;
+    tell(kEcho);
+  }
+
+  // Both progress threads have long been asleep when a frame leaves.
+  double wake(std::int64_t count) {
+    auto due = std::chrono::steady_clock::now();
+    for (std::int64_t i = 0; i < count; ++i) {
+      due += kBetweenWakes;
+      std::this_thread::sleep_until(due);
+      tell(now_ns());
+    }
+    tell(kEnd);
+    return 0;
+  }
+
+  // ---- bulks ----
+
+  double flood(const Order& order, bool with_heartbeats) {
+    if (bulk_.size() < static_cast<std::size_t>(order.bytes)) bulk_.resize(static_cast<std::size_t>(order.bytes), std::byte{1});
+    std::int64_t sent = 0, fetched = 0;  // of the progress thread
+    std::function<void()> send_one = [&] {
+      if (sent == order.count) return;
+      ++sent;
+      transport_->send({.to = peer_, .lane = comm::Lane::kBulk, .bulk = std::span(bulk_).first(static_cast<std::size_t>(order.bytes)),
+                        .sent = [&](const Status& status) {
+                          TROUPE_CHECK(status.ok()) << status;
+                          send_one();
+                          if (++fetched == order.count) finish({now_ns()});
+                        }});
+    };
+    const std::int64_t begin = now_ns();
+    transport_->post([&] {
+      for (int i = 0; i < kBulksOpen; ++i) send_one();
+    });
+    if (with_heartbeats) {
+      auto due = std::chrono::steady_clock::now();
+      do {
+        tell(now_ns());
+        due = std::max(due + kBetweenHeartbeats, std::chrono::steady_clock::now());
+      } while (!finished_until(due));
+      tell(kEnd);
+    }
+    const std::int64_t end = result().front();
+    return with_heartbeats ? 0 : seconds(end - begin);
+  }
+
+  // ---- collectives ----
+
+  double collective(const Order& order) {
+    const std::int64_t elements = order.bytes / static_cast<std::int64_t>(sizeof(float));
+    if (values_.size() < static_cast<std::size_t>(elements)) values_.resize(static_cast<std::size_t>(elements));
+    if (checked_.emplace(order.kind, order.bytes).second) check(order.kind, elements);
+    return run(order.kind, elements, order.count);
+  }
+
+  // Once for each kind and size: what is fast and wrong is worth nothing. Leaves zeros, which sums keep.
+  void check(CollectiveKind kind, std::int64_t elements) {
+    const auto parts = comm::Parts::equal(elements, kRanks);
+    const int self = transport_->rank().value;
+    std::fill_n(values_.begin(), elements, static_cast<float>(self + 1));
+    run(kind, elements, 1);
+    for (int owner = 0; owner < kRanks; ++owner) {
+      if (kind == CollectiveKind::kReduceScatter && owner != self) continue;
+      const float right = kind == CollectiveKind::kAllGather ? static_cast<float>(owner + 1) : 3.0f;
+      const auto* part = values_.data();
+      TROUPE_CHECK(std::all_of(part + parts.begin(owner), part + parts.end(owner), [&](float value) { return value == right; }))
+          << comm::name(kind) << " of " << elements << " gave something else than " << right;
+    }
+    std::fill_n(values_.begin(), elements, 0.0f);
+  }
+
+  // One after the other, each started where the one before ended; a barrier goes first. Seconds of one.
+  double run(CollectiveKind kind, std::int64_t elements, std::int64_t count) {
+    std::int64_t left = count, begin_ns = 0;
+    std::function<void()> next = [&] {
+      if (begin_ns == 0) begin_ns = now_ns();
+      if (left-- == 0) return finish({now_ns() - begin_ns});
+      start({.kind = kind, .data = reinterpret_cast<std::byte*>(values_.data()), .parts = comm::Parts::equal(elements, kRanks), .what = "bench"}, next);
+    };
+    start({.kind = CollectiveKind::kBarrier}, next);
+    return seconds(result().front()) / static_cast<double>(count);
+  }
+
+  void start(comm::Collective collective, const std::function<void()>& next) {
+    engine_->start(kBoth, comm::OperationId(++operations_), std::move(collective), [&next](const Status& status) {
+      TROUPE_CHECK(status.ok()) << status;
+      next();
+    });
+  }
+
+  const int socket_;
+  const Rank peer_;
+  const SteadyClock clock_;
+  std::unique_ptr<comm::CollectiveEngine> engine_;
+  std::unique_ptr<comm::UcxTransport> transport_;
+  std::int64_t operations_ = 0;
+  std::vector<std::byte> bulk_;
+  std::vector<float> values_;
+  std::set<std::pair<CollectiveKind, std::int64_t>> checked_;
+
+  // The progress thread's.
+  std::vector<std::byte> into_;
+  Samples samples_;
+  std::int64_t pings_left_ = 0, left_ns_ = 0;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable has_finished_;
+  std::deque<Samples> finished_;
+};
+
+}  // namespace
+
+void run_comm_rank(int socket, int rank, const LinkOptions& options) {
+  setenv("UCX_TLS", options.transports.c_str(), 1);
+  CommRank(socket, rank, options).serve();
+}
+
+}  // namespace troupe::bench

@@ -1,0 +1,469 @@
+// `troupe launch` with small programs: places, output, failures, ends. Nobody is left behind, whatever happens.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "tests/tool/tool_process.h"
+
+namespace troupe::test {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+using Words = std::vector<std::string>;
+
+constexpr auto kStoppedWithin = 6s;  // 5 for SIGTERM to work, then SIGKILL
+constexpr char kFakeSsh[] = "tests/proc/launch/fake_ssh.sh";
+
+Words lines_of(const std::string& text) {
+  Words lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Runs, and is no zombie that nobody has taken yet.
+bool is_alive(pid_t pid) {
+  const std::string stat = read_text("/proc/" + std::to_string(pid) + "/stat");
+  const auto name_end = stat.rfind(')');
+  return name_end != std::string::npos && stat[name_end + 2] != 'Z' && stat[name_end + 2] != 'X';
+}
+
+class Launch : public testing::Test {
+ protected:
+  Launch() {
+    std::string name = fs::temp_directory_path() / "launch-XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~Launch() override {
+    EXPECT_TRUE(all_gone()) << "somebody was left behind";
+    fs::remove_all(folder_);
+  }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+
+  static Words launch(const Words& options, const Words& program) {
+    Words words{"launch"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.push_back("--");
+    words.insert(words.end(), program.begin(), program.end());
+    return words;
+  }
+  // A shell's script for each rank. `note NAME` writes the shell's pid for pids(), `ready` tells that the rank is so far.
+  Words script(const std::string& text) const {
+    return {
+        "sh", "-c",
+        "cd " + folder_ +
+            "; note() { echo $$ > note-$RANK.pid; mv note-$RANK.pid $RANK-$1.pid; }; ready() { : > ready-$RANK; }\nnote main\n" +
+            text};
+  }
+  Ended run(const Words& options, const Words& program) const { return run_tool(launch(options, program), folder_); }
+  bool all_ready(ToolProcess& process, int ranks) const {
+    return wait_until([&] {
+      int ready = 0;
+      for (int rank = 0; rank < ranks; ++rank) ready += fs::exists(path("ready-" + std::to_string(rank)));
+      return ready == ranks || !process.running();
+    }) && process.running();
+  }
+  std::vector<pid_t> pids() const {
+    std::vector<pid_t> found;
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (entry.path().extension() == ".pid" && !entry.path().filename().string().starts_with("note"))
+        found.push_back(std::atoi(read_text(entry.path()).c_str()));
+    }
+    return found;
+  }
+  bool all_gone() const {
+    return wait_until([&] {
+      for (const pid_t pid : pids()) {
+        if (is_alive(pid)) return false;
+      }
+      return true;
+    }, kStoppedWithin);
+  }
+
+  std::string folder_;
+};
+
+// A rank that heeds nothing but SIGKILL, with a child that does the same.
+constexpr char kStubborn[] =
+    "trap '' TERM INT HUP QUIT\n(sh -c 'echo $$ > note-$RANK.pid; mv note-$RANK.pid $RANK-child.pid; trap \"\" TERM INT; while "
+    ":; do sleep 1; done') &\n"
+    "until [ -e $RANK-child.pid ]; do sleep 0.01; done\nready\nwhile :; do sleep 1; done";
+
+TEST_F(Launch, TellsEachRankItsPlaceInOurWordsAndTorchruns) {
+  const Ended ended = run({"--nproc", "3", "--env", "MINE=a b'c"},
+                          script("echo $TROUPE_RANK $TROUPE_WORLD_SIZE $TROUPE_LOCAL_RANK $TROUPE_LOCAL_WORLD_SIZE = $RANK "
+                                 "$WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE, $MASTER_ADDR $MINE\n"
+                                 "echo store $TROUPE_STORE $TROUPE_SECRET, master $MASTER_PORT"));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(ended.err, "");
+  std::set<std::string> stores;
+  for (const auto& line : lines_of(ended.out)) {
+    if (const auto at = line.find("store "); at != std::string::npos) stores.insert(line.substr(at));
+  }
+  for (const char* rank : {"0", "1", "2"}) {
+    const std::string r = rank;
+    EXPECT_THAT(lines_of(ended.out),
+                testing::Contains("[" + r + "] " + r + " 3 " + r + " 3 = " + r + " 3 " + r + " 3, 127.0.0.1 a b'c"));
+  }
+  ASSERT_EQ(stores.size(), 1u) << "all ranks are told the same";
+  EXPECT_THAT(*stores.begin(), testing::ContainsRegex("^store 127.0.0.1:[0-9]+ [0-9a-f]{32}, master [0-9]+$"));
+}
+
+TEST_F(Launch, PassesArgumentsAsTheyAre) {
+  const Words program{"printf", "%s|", "a b", "", "'", "--nproc", "train", "--", "$HOME", "\\"};
+  EXPECT_EQ(run({}, program).out, "[0] a b||'|--nproc|train|--|$HOME|\\|\n");
+  // the "--" may be left out
+  Words words{"launch", "--nproc", "1"};
+  words.insert(words.end(), program.begin(), program.end());
+  EXPECT_EQ(run_tool(words, folder_).out, "[0] a b||'|--nproc|train|--|$HOME|\\|\n");
+}
+
+TEST_F(Launch, KeepsLinesWholeAndInOrder) {
+  const Ended ended = run({"--nproc", "2"}, script("i=0; while [ $i -lt 200 ]; do printf 'line '; printf $i; echo; printf 'error "
+                                                   "' >&2; echo $i >&2; i=$((i+1)); done; printf 'no end'"));
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  for (const std::string rank : {"[0] ", "[1] "}) {
+    Words out, err;
+    for (const auto& line : lines_of(ended.out)) {
+      if (line.starts_with(rank)) out.push_back(line.substr(4));
+    }
+    for (const auto& line : lines_of(ended.err)) {
+      if (line.starts_with(rank)) err.push_back(line.substr(4));
+    }
+    ASSERT_EQ(out.size(), 201u);
+    ASSERT_EQ(err.size(), 200u);
+    for (std::size_t i = 0; i < 200; ++i) {
+      EXPECT_EQ(out[i], "line " + std::to_string(i));
+      EXPECT_EQ(err[i], "error " + std::to_string(i));
+    }
+    EXPECT_EQ(out[200], "no end");
+  }
+}
+
+TEST_F(Launch, KeepsALogOfEachRank) {
+  const Ended ended = run({"--nproc", "2", "--log-dir", path("logs/here")}, script("echo out of $RANK; echo err of $RANK >&2"));
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  for (const std::string rank : {"0", "1"}) {
+    EXPECT_THAT(lines_of(read_text(path("logs/here/rank-" + rank + ".log"))),
+                testing::UnorderedElementsAre("out of " + rank, "err of " + rank));
+  }
+}
+
+TEST_F(Launch, TheFirstFailureEndsAllAndGivesTheExitCode) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Ended ended = run({"--nproc", "3"}, script("if [ $RANK != 1 ]; then\n" + std::string(kStubborn) +
+                                                   "\nfi\nuntil [ -e ready-0 -a -e ready-2 ]; do sleep 0.01; done\ni=0; while [ "
+                                                   "$i -lt 30 ]; do echo trouble $i >&2; i=$((i+1)); done; exit 7"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kStoppedWithin + 2s);
+  EXPECT_EQ(ended.exit_code, 7);
+  EXPECT_THAT(ended.err, HasSubstr("troupe: rank 1 on localhost exited with code 7\n"));
+  EXPECT_THAT(ended.err, HasSubstr("ranks 0, 2 did not end and are killed"));
+  // its last words stand last, twenty of them
+  const Words lines = lines_of(ended.err);
+  ASSERT_GT(lines.size(), 50u);
+  for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(lines[lines.size() - 20 + i], "[1] trouble " + std::to_string(10 + i));
+  EXPECT_THAT(lines[lines.size() - 21], HasSubstr("the last of what rank 1 wrote to stderr"));
+}
+
+TEST_F(Launch, OthersGetSigtermFirst) {
+  const Ended ended = run({"--nproc", "2"}, script("if [ $RANK = 0 ]; then trap 'echo saved; exit 0' TERM; ready; while :; do "
+                                                   "sleep 0.01; done; fi\nuntil [ -e ready-0 ]; do sleep 0.01; done; exit 3"));
+  EXPECT_EQ(ended.exit_code, 3);
+  EXPECT_EQ(ended.out, "[0] saved\n");
+  EXPECT_THAT(ended.err, Not(HasSubstr("killed")));
+}
+
+TEST_F(Launch, ASignalsDeathIs128AndItsNumber) {
+  for (const auto& [name, number] : {std::pair("KILL", 9), std::pair("SEGV", 11)}) {
+    const Ended ended = run({"--nproc", "2"},
+                            script("if [ $RANK = 1 ]; then ulimit -c 0; kill -" + std::string(name) + " $$; fi\nexec sleep 100"));
+    EXPECT_EQ(ended.exit_code, 128 + number);
+    EXPECT_THAT(ended.err, HasSubstr("rank 1 on localhost died of signal " + std::to_string(number) + " (SIG" + name + ")"));
+  }
+}
+
+TEST_F(Launch, WhatARankLeavesInItsGroupEndsWithIt) {
+  const Ended ended = run({}, script("sh -c 'echo $$ > note-0.pid; mv note-0.pid 0-child.pid; exec sleep 100' &\nuntil [ -e "
+                                     "0-child.pid ]; do sleep 0.01; done"));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(pids().size(), 2u);
+}
+
+TEST_F(Launch, KilledItselfItLeavesNobody) {
+  for (const Words& where : {Words{"--nproc", "3"}, Words{"--hosts", "alpha:2,localhost:1", "--ssh", kFakeSsh}}) {
+    ToolProcess process(launch(where, script(kStubborn)), folder_);
+    ASSERT_TRUE(all_ready(process, 3)) << process.err();
+    EXPECT_EQ(pids().size(), 6u);
+    process.signal(SIGKILL);
+    process.wait();
+    EXPECT_TRUE(all_gone());
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (!entry.path().filename().string().starts_with("child")) fs::remove(entry.path());
+    }
+  }
+}
+
+TEST_F(Launch, PassesSignalsOn) {
+  for (const auto& [name, number] : {std::pair("TERM", SIGTERM), std::pair("INT", SIGINT), std::pair("USR1", SIGUSR1),
+                                     std::pair("USR2", SIGUSR2), std::pair("QUIT", SIGQUIT), std::pair("HUP", SIGHUP)}) {
+    for (const Words& where : {Words{"--nproc", "2"}, Words{"--hosts", "alpha:1,beta:1", "--ssh", kFakeSsh}}) {
+      fs::remove(path("ready-0"));
+      fs::remove(path("ready-1"));
+      ToolProcess process(launch(where, script("trap 'echo heard " + std::string(name) + "; exit 0' " + name +
+                                               "; ready; while :; do sleep 0.01; done")),
+                          folder_);
+      ASSERT_TRUE(all_ready(process, 2)) << process.err();
+      process.signal(number);
+      const Ended& ended = process.wait();
+      EXPECT_EQ(ended.exit_code, 0) << ended.err;
+      EXPECT_THAT(lines_of(ended.out),
+                  testing::UnorderedElementsAre(std::string("[0] heard ") + name, std::string("[1] heard ") + name));
+    }
+  }
+}
+
+// T32: ranks that save take as long as they need.
+TEST_F(Launch, ARankThatHasHeardOfTheEndGetsNoSecondSigterm) {
+  ToolProcess process(
+      launch({"--nproc", "2"}, script("trap 'echo heard; n=$((n+1))' TERM; n=0; ready; until [ $n -gt 0 ]; do sleep 0.01; done\n"
+                                      "if [ $RANK = 1 ]; then exit 4; fi\nsleep 0.5; echo times $n")),
+      folder_);
+  ASSERT_TRUE(all_ready(process, 2)) << process.err();
+  process.signal(SIGTERM);
+  const Ended& ended = process.wait();
+  EXPECT_EQ(ended.exit_code, 4);
+  EXPECT_THAT(ended.out, HasSubstr("[0] times 1\n"));
+}
+
+TEST_F(Launch, TheSecondSigintKills) {
+  ToolProcess process(launch({"--nproc", "2"}, script(kStubborn)), folder_);
+  ASSERT_TRUE(all_ready(process, 2)) << process.err();
+  process.signal(SIGINT);
+  // Two pending ones are one: the first must have been taken.
+  ASSERT_TRUE(wait_until([&] {
+    const std::string status = read_text("/proc/" + std::to_string(process.pid()) + "/status");
+    const auto at = status.find("ShdPnd:");
+    return at == std::string::npos || (std::stoull(status.substr(at + 7), nullptr, 16) & 1u << (SIGINT - 1)) == 0;
+  }));
+  const auto begin = std::chrono::steady_clock::now();
+  process.signal(SIGINT);
+  const Ended& ended = process.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s);
+  EXPECT_EQ(ended.exit_code, 128 + SIGKILL);
+}
+
+TEST_F(Launch, TheTimeoutEndsTheJob) {
+  const Ended ended = run({"--nproc", "2", "--timeout", "0.5"}, script("exec sleep 100"));
+  EXPECT_EQ(ended.exit_code, 124);
+  EXPECT_THAT(ended.err, HasSubstr("0.5 s of --timeout"));
+  EXPECT_EQ(run({"--nproc", "2", "--timeout", "50"}, script("exit 0")).exit_code, 0);
+}
+
+TEST_F(Launch, AProgramThatIsNotThereIsOneError) {
+  const Ended missing = run({"--nproc", "4"}, {"no-such-program"});
+  EXPECT_EQ(missing.exit_code, 127);
+  EXPECT_EQ(missing.err, "troupe: cannot start no-such-program: No such file or directory (on localhost)\n");
+  std::ofstream(path("text")) << "no program";
+  const Ended text = run({"--nproc", "4"}, {path("text")});
+  EXPECT_EQ(text.exit_code, 126);
+  EXPECT_THAT(text.err, HasSubstr("Permission denied"));
+  const Ended there = run({"--hosts", "alpha:2", "--ssh", kFakeSsh}, {"no-such-program"});
+  EXPECT_EQ(there.exit_code, 127);
+  EXPECT_THAT(there.err, HasSubstr("troupe: cannot start no-such-program: No such file or directory (on alpha)\n"));
+}
+
+TEST_F(Launch, RefusesWhatMakesNoSense) {
+  std::ofstream(path("hosts")) << "# comment\nalpha slots=2\n\nbeta slots=none\n";
+  const std::vector<std::pair<Words, std::string>> wrong{
+      {{"--nproc", "0"}, "--nproc"},
+      {{"--hosts", "a:0"}, "a:0"},
+      {{"--hosts", "a:1,a:2"}, "'a' is named twice"},
+      {{"--hosts", ","}, "is no host"},
+      {{"--hosts", "-oProxyCommand=x:1"}, "is no host"},
+      {{"--hosts", "a", "--hostfile", "b"}, "--hostfile"},
+      {{"--hostfile", path("none")}, path("none")},
+      {{"--hostfile", path("hosts")}, path("hosts") + ":4"},
+      {{"--env", "X"}, "NAME=VALUE"},
+      {{"--env", "RANK=3"}, "RANK"},
+      {{"--env", "TROUPE_SECRET=3"}, "TROUPE_SECRET"},
+      {{"--timeout", "-1"}, "--timeout"},
+      {{"--log-dir", "/dev/null/x"}, "/dev/null/x"},
+      {{"--nprco", "2"}, "--nprco"}};
+  for (const auto& [options, said] : wrong) {
+    const Ended ended = run(options, {"true"});
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr(said));
+  }
+  EXPECT_THAT(run_tool({"launch"}, folder_).err, HasSubstr("which program"));
+}
+
+TEST_F(Launch, RunsOnHostsOverSsh) {
+  std::ofstream(path("hosts")) << "alpha slots=2  # the first\nbeta:1\n";
+  for (const Words& hosts : {Words{"--hosts", "alpha:2,beta:1"}, Words{"--hostfile", path("hosts")}}) {
+    Words options = hosts;
+    options.insert(options.end(), {"--ssh", kFakeSsh, "--env", "MINE=a 'b' \"$c\""});
+    const Ended ended = run(options, script("echo $RANK $LOCAL_RANK $LOCAL_WORLD_SIZE $WORLD_SIZE \"$MINE\"; pwd\n"
+                                            "case \"$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ')\" in "
+                                            "*\"$TROUPE_SECRET\"*) echo the secret is in an argument;; esac"));
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    for (const char* line : {"[0] 0 0 2 3 a 'b' \"$c\"", "[1] 1 1 2 3 a 'b' \"$c\"", "[2] 2 0 1 3 a 'b' \"$c\""})
+      EXPECT_THAT(lines_of(ended.out), testing::Contains(line));
+    EXPECT_THAT(ended.out, Not(HasSubstr("the secret")));
+    // what the host's shell says is shown, as the host's
+    EXPECT_THAT(ended.err, HasSubstr("[alpha] welcome to alpha\n"));
+  }
+}
+
+TEST_F(Launch, RunsInTheSameFolderOverSsh) {
+  EXPECT_EQ(run({"--hosts", "alpha", "--ssh", kFakeSsh}, {"pwd"}).out, "[0] " + fs::current_path().string() + "\n");
+}
+
+TEST_F(Launch, AFailureOnAHostNamesItAndEndsAll) {
+  const Ended ended = run({"--hosts", "alpha:1,beta:1,localhost:1", "--ssh", kFakeSsh},
+                          script("if [ $RANK != 1 ]; then\n" + std::string(kStubborn) +
+                                 "\nfi\nuntil [ -e ready-0 -a -e ready-2 ]; do sleep 0.01; done\necho why >&2; kill -9 $$"));
+  EXPECT_EQ(ended.exit_code, 137);
+  EXPECT_THAT(ended.err, HasSubstr("rank 1 on beta died of signal 9 (SIGKILL)"));
+  EXPECT_EQ(lines_of(ended.err).back(), "[1] why");
+}
+
+TEST_F(Launch, AHostThatIsNotToBeHadEndsAll) {
+  std::ofstream(path("ssh.sh")) << "#!/bin/sh\n[ $1 = beta ] && { echo no route to host >&2; exit 255; }\nexec "
+                                << fs::absolute(kFakeSsh).string() << " \"$@\"\n";
+  fs::permissions(path("ssh.sh"), fs::perms::owner_all);
+  const Ended ended = run({"--hosts", "alpha:2,beta:1", "--ssh", path("ssh.sh")}, script("exec sleep 100"));
+  EXPECT_EQ(ended.exit_code, 255);
+  EXPECT_THAT(ended.err, HasSubstr("[beta] no route to host\n"));
+  EXPECT_THAT(ended.err, HasSubstr("exited with code 255, with rank 2 (on beta)"));
+}
+
+TEST_F(Launch, ALostConnectionEndsTheHostsRanksAndTheJob) {
+  std::ofstream(path("ssh.sh")) << "#!/bin/sh\nshift\necho $$ > " << path("ssh-pid")
+                                << "\nexec 3<&0\nsetsid sh -c \"$*\" <&3 &\nwait\n";  // as behind a real one
+  fs::permissions(path("ssh.sh"), fs::perms::owner_all);
+  ToolProcess process(launch({"--hosts", "alpha:1,localhost:1", "--ssh", path("ssh.sh")}, script(kStubborn)), folder_);
+  ASSERT_TRUE(all_ready(process, 2)) << process.err();
+  kill(std::atoi(read_text(path("ssh-pid")).c_str()), SIGKILL);
+  const Ended& ended = process.wait();
+  EXPECT_EQ(ended.exit_code, 137);
+  EXPECT_THAT(ended.err, HasSubstr("the connection was lost"));
+  EXPECT_THAT(ended.err, HasSubstr("with rank 0 (on alpha)"));
+  EXPECT_TRUE(all_gone());
+}
+
+// A cut link: what is sent there has no effect.
+TEST_F(Launch, AHostThatDoesNotAnswerIsGivenUp) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Ended ended = run({"--hosts", "alpha:1,localhost:1", "--ssh", kFakeSsh},
+                          script("if [ $RANK = 0 ]; then kill -STOP $PPID; ready; exec sleep 100; fi\nuntil [ -e ready-0 ]; do sleep 0.01; done; exit 3"));
+  EXPECT_EQ(ended.exit_code, 3) << ended.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  EXPECT_THAT(ended.err, HasSubstr("rank 0 did not end and is killed"));
+}
+
+TEST_F(Launch, AnotherProgramOnAHostIsRefusedAndBothAreNamed) {
+  std::ofstream(path("ssh.sh")) << "#!/bin/sh\nprintf 'troupe agent 1\\n\\012\\000\\000\\000\\100\\005\\000\\000\\0009.9+x'\nexec cat > /dev/null\n";
+  fs::permissions(path("ssh.sh"), fs::perms::owner_all);
+  const Ended ended = run({"--hosts", "alpha", "--ssh", path("ssh.sh")}, {"true"});
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.err, testing::ContainsRegex("is 9.9\\+x there and [0-9.]+\\+[0-9a-f]+ here"));
+}
+
+// Ranks that join: JOIN_PROGRAM.
+class LaunchJoin : public Launch {
+ protected:
+  Ended join(const Words& options, Words what) const {
+    what.insert(what.begin(), JOIN_PROGRAM);
+    return run(options, what);
+  }
+};
+
+TEST_F(LaunchJoin, RanksMeet) {
+  for (const Words& where : {Words{"--nproc", "3"}, Words{"--hosts", "alpha:2,beta:1", "--ssh", kFakeSsh}}) {
+    const Ended ended = join(where, {"meet"});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    for (const std::string rank : {"0", "1", "2"}) {
+      EXPECT_THAT(lines_of(ended.out),
+                  testing::Contains("[" + rank + "] troupe launch: rank " + rank + " of 3: address-0 address-1 address-2"));
+    }
+  }
+}
+
+TEST_F(LaunchJoin, TheCauseThatARankSaidComesFirst) {
+  const Ended ended = join({"--nproc", "4"}, {"abort", "2", "the disk is full"});
+  EXPECT_EQ(ended.exit_code, 5) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("troupe: rank 2 ended the job: the disk is full\n"));
+  EXPECT_THAT(ended.err, HasSubstr("troupe: rank 2 on localhost exited with code 5\n"));
+  EXPECT_EQ(lines_of(ended.err).back(), "[2] I said it");
+}
+
+TEST_F(LaunchJoin, ARankThatEndsTheJobAndStaysIsStopped) {
+  const Ended ended = join({"--nproc", "3"}, {"stuck", "1"});
+  EXPECT_EQ(ended.exit_code, 128 + SIGTERM) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("troupe: rank 1 ended the job: no reason\n"));
+}
+
+TEST_F(LaunchJoin, ARankThatVanishesIsNamedAndFailsTheJob) {
+  const Ended ended = join({"--nproc", "3"}, {"vanish", "1"});
+  EXPECT_NE(ended.exit_code, 0);
+  EXPECT_THAT(ended.err, HasSubstr("troupe: rank 1 is gone"));
+  EXPECT_THAT(ended.err, testing::ContainsRegex("\\[[02]\\] failed: rank 1 is gone"));
+}
+
+TEST_F(LaunchJoin, ARankThatDoesNotComeIsNamed) {
+  const Ended ended = join({"--nproc", "3"}, {"wait", "1"});
+  EXPECT_EQ(ended.exit_code, 3);
+  EXPECT_THAT(ended.err, HasSubstr("waited for the address of rank 1 of 3"));
+}
+
+// A command line of a shell, and whatever it writes.
+Ended run_shell(const std::string& line) {
+  Ended ended;
+  FILE* pipe = popen((line + " 2>&1").c_str(), "r");
+  std::array<char, 4096> part;
+  while (const std::size_t count = std::fread(part.data(), 1, part.size(), pipe)) ended.out.append(part.data(), count);
+  const int status = pclose(pipe);
+  ended.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ended;
+}
+
+TEST_F(LaunchJoin, RanksMeetUnderOpenMpi) {
+  if (run_shell("command -v mpirun").exit_code != 0) GTEST_SKIP() << "there is no mpirun";
+  const Ended ended = run_shell("mpirun -n 3 --allow-run-as-root --oversubscribe " JOIN_PROGRAM " meet");
+  EXPECT_EQ(ended.exit_code, 0) << ended.out;
+  for (const std::string rank : {"0", "1", "2"})
+    EXPECT_THAT(ended.out, HasSubstr("Open MPI: rank " + rank + " of 3: address-0 address-1 address-2\n"));
+}
+
+TEST_F(LaunchJoin, RanksMeetWithTorchrunsVariables) {
+  const std::string port = std::to_string(20000 + getpid() % 10000);
+  std::string line = "export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port;
+  line += "; RANK=1 LOCAL_RANK=1 " JOIN_PROGRAM " meet & RANK=0 LOCAL_RANK=0 " JOIN_PROGRAM " meet && wait $!";
+  const Ended ended = run_shell("(" + line + ")");
+  EXPECT_EQ(ended.exit_code, 0) << ended.out;
+  for (const std::string rank : {"0", "1"})
+    EXPECT_THAT(ended.out, HasSubstr("torchrun variables: rank " + rank + " of 2: address-0 address-1\n"));
+}
+
+TEST_F(LaunchJoin, ContradictingLaunchersAreRefused) {
+  const Ended ended = join({"--nproc", "2", "--env", "OMPI_COMM_WORLD_RANK=7", "--env", "OMPI_COMM_WORLD_SIZE=8", "--env",
+                            "OMPI_COMM_WORLD_LOCAL_RANK=7", "--env", "OMPI_COMM_WORLD_LOCAL_SIZE=8"},
+                           {"meet"});
+  EXPECT_EQ(ended.exit_code, 3);
+  EXPECT_THAT(ended.err, HasSubstr("OMPI_COMM_WORLD_RANK says 7"));
+}
+
+}  // namespace
+}  // namespace troupe::test

@@ -1,0 +1,104 @@
+// Whatever happens to a rank: all processes end within seconds, and the first cause is named.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "tests/proc/train/cluster.h"
+
+namespace troupe::test {
+namespace {
+
+using testing::AllOf, testing::HasSubstr;
+constexpr std::chrono::seconds kSoon{10};
+
+class Failure : public testing::Test {
+ protected:
+  // A job that would go on for long, at its third step.
+  void begin(int ranks, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> settings{"--training.steps=100000", "--lr_scheduler.total_steps=100000", "--training.global_batch=4"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    job_.emplace(launched(run_, ranks, "job", settings), run_.folder());
+    ASSERT_TRUE(wait_until([&] { return steps_of(output()).size() >= 3 || !job_->running(); }));
+    ASSERT_TRUE(job_->running()) << job_->err();
+    ASSERT_EQ(ranks_of(output()).size(), static_cast<std::size_t>(ranks));
+  }
+  std::string output() const { return run_.output("job"); }
+  void expect_nobody_left() {
+    EXPECT_TRUE(wait_until([&] { return ranks_of(output()).empty(); }, kSoon)) << ranks_of(output()).size() << " ranks are left";
+  }
+
+  TinyRun run_;
+  std::optional<ToolProcess> job_;
+};
+
+TEST_F(Failure, AKilledRankEndsTheJobAndIsNamed) {
+  for (const int rank : {0, 1, 3}) {
+    std::filesystem::remove_all(output());
+    begin(4);
+    kill(pid_of_rank(output(), rank), SIGKILL);
+    const Ended& ended = job_->wait(kSoon);
+    EXPECT_EQ(ended.exit_code, 128 + SIGKILL);
+    EXPECT_THAT(ended.err, AllOf(HasSubstr("rank " + std::to_string(rank)), HasSubstr("signal 9"))) << ended.err;
+    expect_nobody_left();
+  }
+}
+
+// CASES A15: UCX says nothing of a stopped peer.
+TEST_F(Failure, AStoppedRankEndsTheJobAndIsNamed) {
+  begin(2, {"--job.heartbeat_timeout_s=1.5"});
+  kill(pid_of_rank(output(), 1), SIGSTOP);
+  const Ended& ended = job_->wait(kSoon);
+  EXPECT_NE(ended.exit_code, 0);
+  EXPECT_THAT(ended.err + ended.out, HasSubstr("rank 1 is gone: rank 1 is down: nothing was heard of it for 1500 ms"));
+  expect_nobody_left();
+}
+
+TEST_F(Failure, AShortStopIsNoDeath) {  // CASES A15
+  begin(2, {"--job.heartbeat_timeout_s=4"});
+  const pid_t rank = pid_of_rank(output(), 1);
+  kill(rank, SIGSTOP);
+  const auto stopped = std::chrono::steady_clock::now();
+  wait_until([&] { return std::chrono::steady_clock::now() - stopped > std::chrono::seconds(1); });
+  kill(rank, SIGCONT);
+  const auto steps = steps_of(output()).size();
+  EXPECT_TRUE(wait_until([&] { return steps_of(output()).size() > steps + 5; }, kSoon));
+  EXPECT_TRUE(job_->running());
+}
+
+TEST_F(Failure, NobodyIsLeftWhenTheLauncherIsKilled) {
+  begin(4);
+  job_->signal(SIGKILL);
+  job_->wait(kSoon);
+  expect_nobody_left();
+}
+
+TEST_F(Failure, AnotherNumberOfProcessesThanReplicasIsRefused) {
+  const Ended ended = run_tool(launched(run_, 2, "job", {"--parallelism.data_parallel=4"}), run_.folder());
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("parallelism.data_parallel = 4"), HasSubstr("2 processes"), HasSubstr("set parallelism.data_parallel = 2")));
+  EXPECT_FALSE(std::filesystem::exists(output()));
+}
+
+TEST_F(Failure, RanksWithDifferentConfigsAreRefused) {
+  std::string command = "exec";
+  auto words = launched(run_, 2, "job");
+  for (std::size_t i = 4; i < words.size(); ++i) command += " '" + words[i] + "'";
+  const Ended ended = run_tool({"launch", "--nproc", "2", "--", "sh", "-c", command + " --optimizer.beta1=0.$((8 + TROUPE_RANK))"}, run_.folder());
+  EXPECT_NE(ended.exit_code, 0);
+  EXPECT_THAT(ended.err, HasSubstr("replica 1 runs another config than this process"));
+  expect_nobody_left();
+}
+
+TEST_F(Failure, ARankThatCannotReadTheCorpusIsNamed) {
+  std::string command = "[ $TROUPE_RANK = 1 ] && more=--data.train=nowhere; exec";
+  auto words = launched(run_, 2, "job");
+  for (std::size_t i = 4; i < words.size(); ++i) command += " '" + words[i] + "'";
+  const Ended ended = run_tool({"launch", "--nproc", "2", "--", "sh", "-c", command + " $more"}, run_.folder());
+  EXPECT_NE(ended.exit_code, 0);
+  EXPECT_THAT(ended.err, HasSubstr("nowhere"));
+  expect_nobody_left();
+}
+
+}  // namespace
+}  // namespace troupe::test

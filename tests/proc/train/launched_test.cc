@@ -1,0 +1,113 @@
+// What several processes must not change: the numbers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "models/checkpoint/directory.h"
+#include "models/checkpoint/inspect.h"
+#include "tests/proc/train/cluster.h"
+
+namespace troupe::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::string> alone(const TinyRun& run, const std::string& name, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words = launched(run, 1, name, more);
+  words.erase(words.begin(), words.begin() + 5);  // launch --nproc 1 -- BINARY
+  return words;
+}
+
+void expect_close(const std::string& a, const std::string& b) {
+  const auto one = steps_of(a), two = steps_of(b);
+  ASSERT_FALSE(one.empty());
+  ASSERT_EQ(one.size(), two.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_NEAR(std::stod(one[i].loss) / std::stod(two[i].loss), 1, 1e-6) << "step " << i + 1;
+    EXPECT_EQ(one[i].sample_hash, two[i].sample_hash);
+    EXPECT_EQ(one[i].tokens, two[i].tokens);
+  }
+}
+
+TEST(Launched, ProcessesGiveTheLossesOfOneAndTheBitsOfReplicasInOneProcess) {
+  const TinyRun run;
+  const std::vector<std::string> twenty{"--training.steps=20"};
+  ASSERT_EQ(run_tool(alone(run, "one", twenty), run.folder()).exit_code, 0);
+  auto both = twenty;
+  both.push_back("--parallelism.data_parallel=2");
+  const Ended here = run_tool(alone(run, "here", both), run.folder());
+  ASSERT_EQ(here.exit_code, 0) << here.err;
+  for (const char* zero : {"0", "1"}) {
+    auto settings = twenty;
+    settings.push_back(std::string("--parallelism.zero=") + zero);
+    const std::string name = std::string("two-zero-") + zero;
+    const Ended ended = run_tool(launched(run, 2, name, settings), run.folder());
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    expect_close(run.output("one"), run.output(name));
+    EXPECT_EQ(steps_of(run.output("here")), steps_of(run.output(name)));
+  }
+}
+
+TEST(Launched, OpenMpiStartsTheSameJob) {
+  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "no mpirun here";
+  const TinyRun run;
+  ASSERT_EQ(run_tool(launched(run, 2, "ours"), run.folder()).exit_code, 0);
+  std::string command = "cd " + run.folder() + " && mpirun -n 2 --allow-run-as-root --oversubscribe " TROUPE_BINARY;
+  for (const auto& word : alone(run, "mpi", {"--parallelism.data_parallel=2"})) command += " '" + word + "'";
+  ASSERT_EQ(std::system((command + " >mpi.log 2>&1").c_str()), 0) << read_text(run.folder() + "/mpi.log");
+  EXPECT_EQ(steps_of(run.output("ours")), steps_of(run.output("mpi")));
+  EXPECT_THAT(read_text(run.folder() + "/mpi.log"), HasSubstr("found by Open MPI"));
+}
+
+// torchrun's variables, set by whatever starts the processes.
+TEST(Launched, TorchrunsVariablesAreEnough) {
+  const TinyRun run;
+  ASSERT_EQ(run_tool(launched(run, 2, "ours"), run.folder()).exit_code, 0);
+  std::string words;
+  for (const auto& word : alone(run, "torchrun", {"--parallelism.data_parallel=2"})) words += " '" + word + "'";
+  const std::string port = std::to_string(20'000 + getpid() % 20'000);
+  const auto rank = [&](int r) {
+    return "RANK=" + std::to_string(r) + " WORLD_SIZE=2 LOCAL_RANK=" + std::to_string(r) +
+           " LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + " " TROUPE_BINARY + words + " >torchrun.log." + std::to_string(r) + " 2>&1";
+  };
+  ASSERT_EQ(std::system(("cd " + run.folder() + " && (" + rank(1) + " & other=$!; " + rank(0) + " && wait $other)").c_str()), 0)
+      << read_text(run.folder() + "/torchrun.log.0") << read_text(run.folder() + "/torchrun.log.1");
+  EXPECT_EQ(steps_of(run.output("ours")), steps_of(run.output("torchrun")));
+}
+
+// CASES T06, T18: each rank writes its part, and any number of processes reads it.
+TEST(Launched, AJobGoesOnWithAnotherNumberOfProcesses) {
+  const TinyRun run;
+  ASSERT_EQ(run_tool(alone(run, "whole", {"--training.steps=9", "--lr_scheduler.total_steps=9"}), run.folder()).exit_code, 0);
+  const auto until = [&](int ranks, const char* steps) {
+    const Ended ended = run_tool(launched(run, ranks, "parts", {std::string("--training.steps=") + steps, "--lr_scheduler.total_steps=9", "--parallelism.zero=1"}), run.folder());
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    const auto newest = checkpoint::newest_complete(run.output("parts"));
+    ASSERT_TRUE(newest.ok());
+    EXPECT_TRUE(checkpoint::verify(newest->path).ok());
+    for (int rank = 0; rank < ranks; ++rank) EXPECT_TRUE(std::filesystem::exists(newest->path + "/model-0000" + std::to_string(rank) + ".safetensors"));
+  };
+  until(2, "3");
+  until(4, "6");
+  until(1, "9");
+  expect_close(run.output("whole"), run.output("parts"));
+}
+
+TEST(Launched, ASignalToAnyRankEndsTheJobTogetherWithACheckpoint) {  // CASES T32
+  const TinyRun run;
+  for (const int rank : {0, 1}) {
+    const std::string name = "stopped-" + std::to_string(rank), output = run.output(name);
+    ToolProcess job(launched(run, 2, name, {"--training.steps=100000", "--lr_scheduler.total_steps=100000"}), run.folder());
+    ASSERT_TRUE(wait_until([&] { return steps_of(output).size() >= 2 || !job.running(); })) << job.err();
+    kill(pid_of_rank(output, rank), SIGTERM);
+    const Ended& ended = job.wait(std::chrono::seconds(20));
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    const auto newest = checkpoint::newest_complete(output);
+    ASSERT_TRUE(newest.ok());
+    EXPECT_EQ(std::to_string(newest->step.value), steps_of(output).back().step);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::test

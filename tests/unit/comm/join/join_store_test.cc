@@ -1,0 +1,522 @@
+// The store between threads that play processes: waits, ends, strangers.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "comm/join/join.h"
+#include "comm/join/store_protocol.h"
+#include "runtime/base/rng.h"
+#include "runtime/base/sanitizer.h"
+
+namespace troupe::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 60s;
+constexpr char kBuild[] = "1.0+abc";
+
+bool wait_until(const std::function<bool()>& condition) {
+  for (const Deadline end = after(kPatience); !condition(); std::this_thread::yield()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+  }
+  return true;
+}
+
+// A connection that is no client.
+class Stranger {
+ public:
+  explicit Stranger(int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  ~Stranger() { close(fd_); }
+  void say(std::string_view bytes) const { (void)::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  // What comes until it is closed, or nothing more comes.
+  std::string hear_to_the_end() const {
+    std::string heard;
+    std::array<char, 4096> part;
+    pollfd waited{fd_, POLLIN, 0};
+    while (poll(&waited, 1, 60000) > 0) {
+      const ssize_t count = recv(fd_, part.data(), part.size(), 0);
+      if (count <= 0) return heard;
+      heard.append(part.data(), static_cast<std::size_t>(count));
+    }
+    ADD_FAILURE() << "the store keeps a stranger";
+    return heard;
+  }
+  std::string hear_a_frame() const {
+    FrameSplitter splitter;
+    std::array<char, 4096> part;
+    while (true) {
+      auto frame = splitter.next();
+      if (frame.ok() && *frame) return **frame;
+      const ssize_t count = recv(fd_, part.data(), part.size(), 0);
+      if (count <= 0) return "";
+      splitter.append({part.data(), static_cast<std::size_t>(count)});
+    }
+  }
+  static std::string hello(int version = protocol::kVersion) {
+    return std::move(FrameWriter(protocol::kHello)
+                         .raw(protocol::kMagic)
+                         .u16(static_cast<std::uint16_t>(version))
+                         .raw(std::string(kNonceBytes, 'n'))
+                         .u32(0)
+                         .u32(2)
+                         .text(kBuild))
+        .finish();
+  }
+
+ private:
+  int fd_;
+};
+
+int type_of(const std::string& frame) { return FrameReader(frame).type(); }
+
+class JoinStore : public testing::Test {
+ protected:
+  void serve(int world, std::chrono::milliseconds strangers_have = 5000ms) {
+    auto server = StoreServer::start({.secret = "secret", .world = world, .strangers_have = strangers_have},
+                                     [this](const StoreCause& cause) {
+                                       const std::lock_guard lock(mutex_);
+                                       causes_.push_back(cause);
+                                     });
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = *std::move(server);
+    world_ = world;
+  }
+  StoreClient::Options options(int rank) const {
+    return {
+        .hosts = "127.0.0.1", .port = server_->port(), .secret = "secret", .rank = Rank{rank}, .world = world_, .build = kBuild};
+  }
+  std::unique_ptr<StoreClient> client(int rank) const {
+    auto connected = StoreClient::connect(options(rank), after(kPatience));
+    EXPECT_TRUE(connected.ok()) << connected.status().message();
+    return connected.ok() ? *std::move(connected) : nullptr;
+  }
+  // Each rank on a thread of its own.
+  void each(const std::function<void(int rank)>& run) const {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_; ++rank) threads.emplace_back(run, rank);
+    for (auto& thread : threads) thread.join();
+  }
+  std::vector<StoreCause> causes() const {
+    const std::lock_guard lock(mutex_);
+    return causes_;
+  }
+
+  mutable std::mutex mutex_;
+  std::vector<StoreCause> causes_;
+  std::unique_ptr<StoreServer> server_;
+  int world_ = 0;
+};
+
+TEST_F(JoinStore, AValueIsWaitedFor) {
+  serve(2);
+  each([&](int rank) {
+    const auto store = client(rank);
+    if (rank == 0) {
+      const auto got = store->get("key", after(kPatience));
+      ASSERT_TRUE(got.ok()) << got.status().message();
+      EXPECT_EQ(*got, std::string("a\0b", 3));
+      EXPECT_EQ(store->set("seen", ""), ok());
+    } else {
+      EXPECT_EQ(store->set("key", std::string("a\0b", 3)), ok());
+      EXPECT_EQ(store->get("seen", after(kPatience)).status(), ok());
+      EXPECT_EQ(store->set("key", "newer"), ok());
+      EXPECT_EQ(*store->get("key", after(kPatience)), "newer");
+    }
+    EXPECT_EQ(store->goodbye(), ok());
+  });
+  EXPECT_TRUE(server_->wait_until_left(after(kPatience)));
+  EXPECT_TRUE(causes().empty()) << causes()[0].reason;
+}
+
+TEST_F(JoinStore, AMissingValueIsNamedWhenTheDeadlineComes) {
+  serve(1);
+  const auto store = client(0);
+  const auto got = store->get("nothing", after(20ms));
+  EXPECT_EQ(got.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(got.status().message().find("'nothing'"), std::string::npos) << got.status().message();
+  EXPECT_EQ(store->set("k", "v"), ok()) << "and the client goes on";
+}
+
+TEST_F(JoinStore, CountersAddUp) {
+  serve(8);
+  std::atomic<std::int64_t> last = 0;
+  each([&](int rank) {
+    const auto store = client(rank);
+    for (int i = 0; i < 50; ++i) {
+      const auto sum = store->add("count", 3);
+      ASSERT_TRUE(sum.ok());
+      for (auto seen = last.load(); seen < *sum && !last.compare_exchange_weak(seen, *sum);) {
+      }
+    }
+    EXPECT_EQ(store->goodbye(), ok());
+  });
+  EXPECT_EQ(last, 8 * 50 * 3);
+}
+
+TEST_F(JoinStore, ABarrierHoldsUntilAllHaveComeAndCanBeUsedAgain) {
+  serve(6);
+  std::atomic<int> before = 0;
+  each([&](int rank) {
+    const auto store = client(rank);
+    for (int round = 1; round <= 20; ++round) {
+      ++before;
+      ASSERT_EQ(store->barrier("b", 6, after(kPatience)), ok());
+      EXPECT_GE(before, 6 * round);
+    }
+    EXPECT_EQ(store->goodbye(), ok());
+  });
+}
+
+TEST_F(JoinStore, ABarrierNamesWhoIsMissing) {
+  serve(4);
+  const auto zero = client(0), two = client(2);
+  std::thread waits([&] { EXPECT_EQ(two->barrier("b", 4, after(kPatience)).code(), absl::StatusCode::kInvalidArgument); });
+  Status status = absl::OkStatus();
+  ASSERT_TRUE(wait_until([&] {
+    status = zero->barrier("b", 4, after(10ms));
+    return status.message().find("2 of 4") != std::string::npos;
+  })) << status.message();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(status.message().find("ranks 1, 3"), std::string::npos) << status.message();
+  // and ranks that do not mean the same are told so, all of them
+  const Status other = zero->barrier("b", 3, after(kPatience));
+  EXPECT_NE(other.message().find("rank 0 waits for 3 ranks, rank 2 for 4"), std::string::npos) << other.message();
+  waits.join();
+}
+
+TEST_F(JoinStore, SixtyFourExchangeTheirAddresses) {
+  serve(64);
+  each([&](int rank) {
+    const auto store = client(rank);
+    // together more than a frame holds
+    const auto addresses = store->exchange(std::to_string(rank) + std::string(20'000, 'a'), after(kPatience));
+    ASSERT_TRUE(addresses.ok()) << addresses.status().message();
+    ASSERT_EQ(addresses->size(), 64u);
+    for (int other = 0; other < 64; ++other)
+      EXPECT_EQ((*addresses)[static_cast<std::size_t>(other)], std::to_string(other) + std::string(20'000, 'a'));
+    EXPECT_EQ(store->exchange("again", after(kPatience)).status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(store->goodbye(), ok());
+  });
+}
+
+TEST_F(JoinStore, AnExchangeNamesWhoIsMissingAndCanBeTriedAgain) {
+  serve(2);
+  const auto zero = client(0);
+  const auto alone = zero->exchange("a", after(20ms));
+  EXPECT_EQ(alone.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(alone.status().message().find("rank 1 of 2"), std::string::npos) << alone.status().message();
+  const auto one = client(1);
+  std::thread other([&] { EXPECT_EQ(*one->exchange("b", after(kPatience)), (std::vector<std::string>{"c", "b"})); });
+  EXPECT_EQ(*zero->exchange("c", after(kPatience)), (std::vector<std::string>{"c", "b"}));
+  other.join();
+}
+
+TEST_F(JoinStore, AbortEndsEveryWaitWithTheFirstCause) {
+  serve(3);
+  std::atomic<int> waiting = 0;
+  each([&](int rank) {
+    const auto store = client(rank);
+    ++waiting;
+    if (rank == 2) {
+      ASSERT_TRUE(wait_until([&] { return waiting == 3; }));
+      EXPECT_EQ(store->check(), ok());
+      EXPECT_EQ(store->abort("disk full"), ok());
+    }
+    const Status status = rank == 0 ? store->get("never", after(kPatience)).status() : store->barrier("never", 3, after(kPatience));
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+    EXPECT_NE(status.message().find("rank 2 ended the job: disk full"), std::string::npos) << status.message();
+    // later calls, too
+    EXPECT_EQ(store->set("k", "v").code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(store->check().code(), absl::StatusCode::kAborted);
+    ASSERT_TRUE(store->cause());
+    EXPECT_EQ(store->cause()->rank, Rank{2});
+    EXPECT_FALSE(store->cause()->lost);
+  });
+  // and who comes later
+  EXPECT_EQ(StoreClient::connect(options(1), after(kPatience)).status().code(), absl::StatusCode::kAborted);
+  ASSERT_EQ(causes().size(), 1u);
+  EXPECT_EQ(causes()[0].rank, Rank{2});
+}
+
+TEST_F(JoinStore, TheLauncherEndsTheJob) {
+  serve(1);
+  const auto store = client(0);
+  server_->abort("--timeout");
+  const Status status = store->get("never", after(kPatience)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(status.message(), "--timeout");
+  EXPECT_EQ(store->cause()->rank, Rank{-1});
+}
+
+TEST_F(JoinStore, ALostRankEndsEveryWaitAndIsNamed) {
+  serve(3);
+  std::atomic<int> there = 0;
+  each([&](int rank) {
+    auto store = client(rank);
+    ++there;
+    if (rank == 1) {
+      ASSERT_TRUE(wait_until([&] { return there == 3; }));
+      store.reset();  // no goodbye
+      return;
+    }
+    const Status status = store->exchange("address", after(kPatience)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+    EXPECT_NE(status.message().find("rank 1 is gone"), std::string::npos) << status.message();
+  });
+  ASSERT_EQ(causes().size(), 1u);
+  EXPECT_EQ(causes()[0].rank, Rank{1});
+  EXPECT_TRUE(causes()[0].lost);
+}
+
+TEST_F(JoinStore, AStoreThatGoesIsUnavailable) {
+  serve(1);
+  const auto store = client(0);
+  server_.reset();
+  EXPECT_EQ(store->get("never", after(kPatience)).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(store->check().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(JoinStore, NobodyThereIsSaidWithTheAddress) {
+  serve(1);
+  auto wrong = options(0);
+  server_.reset();
+  const Status status = StoreClient::connect(wrong, after(100ms)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(status.message().find("127.0.0.1"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("refused"), std::string::npos) << status.message();
+}
+
+TEST_F(JoinStore, AWrongSecretIsRefusedOnBothSides) {
+  serve(2);
+  auto wrong = options(0);
+  wrong.secret = "Secret";
+  EXPECT_EQ(StoreClient::connect(wrong, after(kPatience)).status().code(),
+            absl::StatusCode::kPermissionDenied);  // the client finds the store's proof wrong
+  EXPECT_TRUE(wait_until([&] { return server_->refused() == 1; }));
+  // One that takes any store gets no further: the proof it gives is wrong.
+  const Stranger stranger(server_->port());
+  stranger.say(Stranger::hello());
+  EXPECT_EQ(type_of(stranger.hear_a_frame()), protocol::kChallenge);
+  stranger.say(std::move(FrameWriter(protocol::kProof).raw(std::string(32, 'p'))).finish());
+  EXPECT_EQ(stranger.hear_to_the_end(), "");
+  EXPECT_EQ(server_->refused(), 2);
+  EXPECT_TRUE(causes().empty()) << "a stranger's end is not the job's";
+}
+
+// A proof heard on one connection opens no other: nonces are fresh.
+TEST_F(JoinStore, AProofIsGoodOnce) {
+  serve(2);
+  std::string nonce;
+  for (int i = 0; i < 2; ++i) {
+    const Stranger stranger(server_->port());
+    stranger.say(Stranger::hello());
+    const std::string challenge = stranger.hear_a_frame();
+    FrameReader reader(challenge);
+    reader.u16();
+    if (nonce.empty()) nonce = reader.raw(kNonceBytes);
+    stranger.say(std::move(FrameWriter(protocol::kProof)
+                               .raw(protocol::client_proof("secret", std::string_view(Stranger::hello()).substr(4), nonce)))
+                     .finish());
+    EXPECT_EQ(type_of(stranger.hear_a_frame()), i == 0 ? protocol::kWelcome : 0);
+  }
+  EXPECT_EQ(server_->refused(), 1);
+}
+
+TEST_F(JoinStore, AnotherBuildIsRefusedAndBothAreNamed) {
+  serve(2);
+  const auto zero = client(0);
+  auto other = options(1);
+  other.build = "1.0+def";
+  const Status status = StoreClient::connect(other, after(kPatience)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  for (const char* said : {"rank 1 runs 1.0+def", "rank 0 runs 1.0+abc"})
+    EXPECT_NE(status.message().find(said), std::string::npos) << status.message();
+  EXPECT_EQ(zero->exchange("a", after(kPatience)).status().code(), absl::StatusCode::kAborted) << "nobody waits for it";
+}
+
+TEST_F(JoinStore, AnotherProtocolVersionIsRefusedAndBothAreNamed) {
+  serve(2);
+  const Stranger stranger(server_->port());
+  stranger.say(Stranger::hello(9));
+  const std::string refused = stranger.hear_a_frame();
+  FrameReader reader(refused);
+  EXPECT_EQ(reader.type(), protocol::kRefused);
+  EXPECT_EQ(static_cast<absl::StatusCode>(reader.i32()), absl::StatusCode::kFailedPrecondition);
+  const std::string why(reader.text());
+  EXPECT_NE(why.find("version 9"), std::string::npos) << why;
+  EXPECT_NE(why.find("version 1"), std::string::npos) << why;
+  EXPECT_EQ(stranger.hear_to_the_end(), "");
+}
+
+TEST_F(JoinStore, ASecondProcessOfARankAndARankOfAnotherWorldAreTurnedAway) {
+  serve(2);
+  const auto zero = client(0);
+  EXPECT_EQ(StoreClient::connect(options(0), after(kPatience)).status().code(), absl::StatusCode::kAlreadyExists);
+  auto other = options(1);
+  other.world = 3;
+  EXPECT_EQ(StoreClient::connect(other, after(kPatience)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(zero->set("k", "v"), ok()) << "the first is not disturbed";
+}
+
+TEST_F(JoinStore, TooLongRequestsAreRefusedAndLoseNothing) {
+  serve(1);
+  const auto store = client(0);
+  EXPECT_EQ(store->set("k", std::string(protocol::kValueBytesMost + 1, 'v')).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->set(std::string(protocol::kKeyBytesMost + 1, 'k'), "v").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->set(std::string(kFrameBytesMost, 'k'), "v").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->exchange(std::string(protocol::kAddressBytesMost + 1, 'a'), after(kPatience)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->barrier("b", 2, after(kPatience)).code(), absl::StatusCode::kInvalidArgument);
+  const std::string largest(protocol::kValueBytesMost, 'v');
+  EXPECT_EQ(store->set("k", largest), ok());
+  EXPECT_EQ(*store->get("k", after(kPatience)), largest);
+}
+
+TEST_F(JoinStore, AHugeLengthEndsAStrangerAtOnce) {
+  serve(1);
+  for (const char* length : {"\xff\xff\xff\xff", "\x01\x02\x00\x00"}) {  // 4 GiB, and more than a stranger may say
+    const Stranger stranger(server_->port());
+    stranger.say({length, 4});
+    EXPECT_EQ(stranger.hear_to_the_end(), "");
+  }
+  EXPECT_EQ(server_->refused(), 2);
+}
+
+TEST_F(JoinStore, ASilentStrangerIsPutOut) {
+  serve(1, 50ms);
+  const Stranger silent(server_->port()), slow(server_->port());
+  slow.say(Stranger::hello());
+  EXPECT_EQ(silent.hear_to_the_end(), "");
+  slow.hear_to_the_end();
+  EXPECT_EQ(server_->refused(), 2);
+  const auto store = client(0);
+  EXPECT_EQ(store->set("k", "v"), ok());
+}
+
+TEST_F(JoinStore, ManySilentStrangersDoNotKeepTheRanksOut) {
+  serve(1, 100ms);
+  std::vector<std::unique_ptr<Stranger>> strangers;
+  for (int i = 0; i < 3 * protocol::kStrangersMost; ++i) strangers.push_back(std::make_unique<Stranger>(server_->port()));
+  const auto store = client(0);
+  EXPECT_EQ(store->set("k", "v"), ok());
+}
+
+// Frames with right lengths and random insides, right heads and random tails, and bytes that are nothing.
+TEST_F(JoinStore, RandomBytesChangeNothing) {
+  serve(2, 500ms);
+  const auto store = client(0);
+  ASSERT_EQ(store->set("key", "value"), ok());
+  const RandomStream random({.seed = 11});
+  std::uint64_t draw = 0;
+  const auto byte = [&] { return static_cast<char>(random.at(draw++)); };
+  const int frames = kSanitized ? 1500 : 10000, per_connection = 4;
+  for (int i = 0; i < frames / per_connection; ++i) {
+    const Stranger stranger(server_->port());
+    for (int j = 0; j < per_connection; ++j) {
+      std::string bytes(random.at(draw++) % 200, '\0');
+      for (char& c : bytes) c = byte();
+      switch (random.at(draw++) % 4) {
+        case 0: break;
+        case 1: bytes = std::move(FrameWriter(static_cast<std::uint8_t>(byte())).raw(bytes)).finish(); break;
+        case 2:
+          bytes = std::move(FrameWriter(protocol::kHello).raw(protocol::kMagic).u16(protocol::kVersion).raw(bytes)).finish();
+          break;
+        default:
+          bytes = Stranger::hello();
+          bytes[random.at(draw++) % bytes.size()] = byte();
+      }
+      stranger.say(bytes);
+    }
+  }
+  ASSERT_TRUE(wait_until([&] { return server_->refused() >= frames / per_connection; })) << server_->refused();
+  EXPECT_EQ(*store->get("key", after(kPatience)), "value");
+  EXPECT_EQ(store->check(), ok());
+  EXPECT_TRUE(causes().empty()) << causes()[0].reason;
+}
+
+// A member that speaks nonsense is lost; the job ends and nothing else happens.
+TEST_F(JoinStore, RandomBytesOfAMemberEndTheJobInOrder) {
+  const RandomStream random({.seed = 12});
+  std::uint64_t draw = 0;
+  for (int i = 0; i < (kSanitized ? 30 : 300); ++i) {
+    serve(2);
+    const auto store = client(1);
+    std::optional<Stranger> member(std::in_place, server_->port());
+    member->say(Stranger::hello());
+    const std::string challenge = member->hear_a_frame();
+    FrameReader reader(challenge);
+    reader.u16();
+    const std::string nonce(reader.raw(kNonceBytes));
+    member->say(std::move(FrameWriter(protocol::kProof)
+                              .raw(protocol::client_proof("secret", std::string_view(Stranger::hello()).substr(4), nonce)))
+                    .finish());
+    ASSERT_EQ(type_of(member->hear_a_frame()), protocol::kWelcome);
+    std::string bytes(random.at(draw++) % 300, '\0');
+    for (char& c : bytes) c = static_cast<char>(random.at(draw++));
+    member->say(std::move(FrameWriter(static_cast<std::uint8_t>(random.at(draw++) % 12)).raw(bytes)).finish());
+    member.reset();
+    const Status status = store->get("never", after(kPatience)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+    EXPECT_NE(status.message().find("rank 0 is gone"), std::string::npos) << status.message();
+  }
+}
+
+TEST(Join, AWorldOfOneNeedsNoStore) {
+  auto joined = join(Place{}, "address", after(kPatience));
+  ASSERT_TRUE(joined.ok());
+  EXPECT_EQ(joined->addresses(), std::vector<std::string>{"address"});
+  EXPECT_EQ(joined->store(), nullptr);
+  EXPECT_EQ(joined->check(), ok());
+  EXPECT_EQ(joined->abort("x"), ok());
+  EXPECT_EQ(joined->leave(after(kPatience)), ok());
+}
+
+// As torchrun, Slurm and mpirun start it: rank 0 runs the store and stays until all have left.
+TEST(Join, RankZeroRunsTheStoreWhereThereIsNoLauncher) {
+  int port = 0;
+  {
+    const auto free = StoreServer::start({.secret = "s"});
+    ASSERT_TRUE(free.ok());
+    port = (*free)->port();
+  }
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.emplace_back([=] {
+      const Place place{
+          .rank = Rank{rank}, .world = 4, .store_host = "127.0.0.1", .store_port = port, .secret = "s", .hosts_store = rank == 0};
+      auto joined = join(place, std::to_string(rank), after(kPatience));
+      ASSERT_TRUE(joined.ok()) << joined.status().message();
+      EXPECT_EQ(joined->addresses(), (std::vector<std::string>{"0", "1", "2", "3"}));
+      EXPECT_EQ(joined->store()->barrier("end", 4, after(kPatience)), ok());
+      EXPECT_EQ(joined->leave(after(kPatience)), ok());
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+}
+
+TEST(Join, ATakenPortIsSaidWithWhatToDo) {
+  const auto taken = StoreServer::start({.secret = "s"});
+  ASSERT_TRUE(taken.ok());
+  const Place place{.world = 2, .store_host = "127.0.0.1", .store_port = (*taken)->port(), .secret = "s", .hosts_store = true};
+  const auto joined = join(place, "a", after(kPatience));
+  ASSERT_FALSE(joined.ok());
+  EXPECT_NE(joined.status().message().find("TROUPE_STORE"), std::string::npos) << joined.status().message();
+}
+
+}  // namespace
+}  // namespace troupe::comm

@@ -1,0 +1,67 @@
+#include "tools/troupe/job_world.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "comm/ucx/ucx_transport.h"
+#include "runtime/base/log.h"
+
+namespace troupe::tool {
+namespace {
+
+constexpr auto kEnterDeadline = std::chrono::seconds(120);  // until the last process of the job has come
+constexpr auto kLeaveDeadline = std::chrono::seconds(10);
+
+}  // namespace
+
+StatusOr<std::unique_ptr<JobWorld>> JobWorld::of_this_process() {
+  TROUPE_ASSIGN_OR_RETURN(auto place, comm::find_place(comm::process_environment()));
+  return std::unique_ptr<JobWorld>(new JobWorld(std::move(place)));
+}
+
+JobWorld::~JobWorld() {
+  for (auto& transport : owned_) transport->stop();
+}
+
+plan::Cluster JobWorld::cluster(const plan::JobConfig& job) const {
+  plan::Cluster cluster = plan::Cluster::of_this_machine(job);
+  const int ranks_here = place_.world > 1 ? place_.local_world : std::max(1, job.parallelism.data_parallel);
+  if (job.device.threads == 0) cluster.threads = std::max(1, cluster.threads / ranks_here);
+  cluster.memory_bytes /= ranks_here;
+  return cluster;
+}
+
+Status JobWorld::enter(int replicas, double heartbeat_timeout_s) {
+  if (place_.world == 1) {
+    if (replicas == 1) return ok();
+    hub_ = std::make_unique<comm::LocalHub>(replicas);
+    for (int rank = 0; rank < replicas; ++rank) owned_.push_back(hub_->transport(Rank(rank)));
+  } else {
+    if (replicas != place_.world) {
+      return absl::InvalidArgumentError(absl::StrCat("parallelism.data_parallel = ", replicas, " but the job has ", place_.world, " processes (",
+                                                     place_.found_in, "): set parallelism.data_parallel = ", place_.world, ", or start ",
+                                                     replicas, " processes"));
+    }
+    TROUPE_ASSIGN_OR_RETURN(auto transport, comm::UcxTransport::open({.rank = place_.rank, .world = place_.world,
+                                                                      .job = XXH3_64bits(place_.secret.data(), place_.secret.size()),
+                                                                      .heartbeat_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(heartbeat_timeout_s * 1e9))}));
+    TROUPE_ASSIGN_OR_RETURN(auto joined, comm::join(place_, transport->address(), comm::after(kEnterDeadline)));
+    transport->set_peers(joined.addresses());
+    joined_.emplace(std::move(joined));
+    owned_.push_back(std::move(transport));
+    if (leads()) log_info(absl::StrCat(place_.world, " processes, found by ", place_.found_in));
+  }
+  for (const auto& transport : owned_) transports_.push_back(transport.get());
+  return ok();
+}
+
+Status JobWorld::leave(const Status& outcome) {
+  for (auto& transport : owned_) transport->stop();
+  if (!joined_) return ok();
+  if (!outcome.ok()) return joined_->abort(std::string(outcome.message()));
+  return joined_->leave(comm::after(kLeaveDeadline));
+}
+
+}  // namespace troupe::tool

@@ -1,0 +1,45 @@
+// What joins the replicas of a job that this process takes part in: UCX between processes, threads' queues within one.
+//
+// Threads: one. Owns: the transports, the connection to the job's store. Errors: those of comm/join and of UCX; a number of processes
+// that is not the number of replicas is kInvalidArgument.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "actors/plan/plan.h"
+#include "comm/join/join.h"
+#include "comm/local/local_transport.h"
+
+namespace troupe::tool {
+
+class JobWorld {
+ public:
+  // Reads the environment only: who we are, before anything is opened.
+  static StatusOr<std::unique_ptr<JobWorld>> of_this_process();
+  ~JobWorld();
+
+  const comm::Place& place() const { return place_; }
+  bool leads() const { return place_.rank.value == 0; }
+  // This machine's share for one rank, with `job`'s settings.
+  plan::Cluster cluster(const plan::JobConfig& job) const;
+
+  // Meets the other processes. `replicas` is what the plan has.
+  Status enter(int replicas, double heartbeat_timeout_s);
+  // One for each replica in this process, by rank; empty where there is only one in all.
+  const std::vector<comm::Transport*>& transports() const { return transports_; }
+  // Tells the others how it ended here.
+  Status leave(const Status& outcome);
+
+ private:
+  explicit JobWorld(comm::Place place) : place_(std::move(place)) {}
+
+  const comm::Place place_;
+  std::optional<comm::Joined> joined_;
+  std::unique_ptr<comm::LocalHub> hub_;
+  std::vector<std::unique_ptr<comm::Transport>> owned_;
+  std::vector<comm::Transport*> transports_;
+};
+
+}  // namespace troupe::tool

@@ -1,0 +1,53 @@
+#include "absl/strings/str_cat.h"
+#include "tools/troupe/commands.h"
+#include "tools/troupe/launch_remote.h"
+
+namespace troupe::tool {
+namespace {
+
+// K=V, and none of the launcher's own.
+Status check_variables(const std::vector<std::string>& variables) {
+  for (const auto& variable : variables) {
+    const std::string name = variable.substr(0, variable.find('='));
+    if (name.empty() || name.size() == variable.size())
+      return absl::InvalidArgumentError(absl::StrCat("--env '", variable, "' must be NAME=VALUE"));
+    for (const char* ours :
+         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "STORE", "SECRET", "MASTER_ADDR", "MASTER_PORT"}) {
+      if (name == ours || name == absl::StrCat("TROUPE_", ours)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--env '", variable, "': the launcher sets ", name, " itself; leave it out"));
+      }
+    }
+  }
+  return ok();
+}
+
+StatusOr<std::vector<HostSlots>> hosts_of(const LaunchArguments& arguments) {
+  if (!arguments.hosts.empty() && !arguments.host_file.empty())
+    return absl::InvalidArgumentError("--hosts and --hostfile are both given: leave one out");
+  if (!arguments.hosts.empty()) return parse_hosts(arguments.hosts, arguments.nproc);
+  if (!arguments.host_file.empty()) return parse_host_file(arguments.host_file, arguments.nproc);
+  return std::vector<HostSlots>{{"localhost", arguments.nproc}};
+}
+
+StatusOr<int> launch_checked(const LaunchArguments& arguments) {
+  if (arguments.program.empty())
+    return absl::InvalidArgumentError("launch: which program? troupe launch --nproc 2 -- PROGRAM ARGUMENTS");
+  if (arguments.program[0].starts_with('-'))
+    return absl::InvalidArgumentError(absl::StrCat("launch: there is no option ", arguments.program[0],
+                                                   "; see troupe launch --help. The program stands behind --"));
+  if (arguments.ssh.find_first_not_of(' ') == std::string::npos)
+    return absl::InvalidArgumentError("--ssh: a command must be given");
+  TROUPE_RETURN_IF_ERROR(check_variables(arguments.env));
+  TROUPE_ASSIGN_OR_RETURN(const auto hosts, hosts_of(arguments));
+  return run_job(arguments, hosts);
+}
+
+}  // namespace
+
+StatusOr<int> launch(const LaunchArguments& arguments) {
+  if (arguments.agent) return run_agent();
+  return launch_checked(arguments);
+}
+
+}  // namespace troupe::tool

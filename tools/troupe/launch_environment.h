@@ -1,0 +1,30 @@
+// What the launcher tells each rank: TROUPE_* (comm/join/environment.h reads them) and the same in torchrun's words for other
+// programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/troupe/launch_crew.h"
+#include "tools/troupe/launch_hosts.h"
+
+namespace troupe::tool {
+
+struct JobEnvironment {
+  std::string store_host_here;   // for ranks of this machine
+  std::string store_host_there;  // for others; "launcher": their agent fills it in
+  int store_port = 0;
+  std::string secret;
+  std::string master_host;  // of rank 0; MASTER_PORT is a port for the user's program, not the store's
+  int master_port = 0;
+  std::vector<std::string> more;  // --env
+};
+
+// By host, the starts of its ranks.
+std::vector<std::vector<RankStart>> starts_of(const std::vector<HostSlots>& hosts, const JobEnvironment& environment);
+
+// The address of this machine from which a host is reached; empty if that cannot be found out.
+std::string address_towards(const std::string& host);
+int free_port();
+
+}  // namespace troupe::tool

@@ -1,0 +1,307 @@
+#include "tools/troupe/launch_remote.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "comm/join/secret.h"
+
+namespace troupe::tool {
+namespace {
+
+constexpr std::string_view kAgentLine = "troupe agent 1\n";
+constexpr std::string_view kStoreUnknown = "TROUPE_STORE=launcher:";
+constexpr std::size_t kBeforeAgentMost = 1 << 20;
+
+enum Frame : std::uint8_t { kStart = 1, kSignal = 2, kReady = 64, kOutput = 65, kEnded = 66, kFailed = 67 };
+
+std::string this_program() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  return length > 0 ? std::string(path.data(), static_cast<std::size_t>(length)) : "troupe";
+}
+
+std::string this_folder() {
+  std::array<char, PATH_MAX> path{};
+  return getcwd(path.data(), path.size()) ? path.data() : ".";
+}
+
+}  // namespace
+
+std::string shell_quoted(const std::string& text) { return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'"); }
+
+RemoteCrew::RemoteCrew(std::string host, std::vector<std::string> ssh, const Guard& guard, CrewListener& listener)
+    : Crew(std::move(host)), ssh_words_(std::move(ssh)), guard_(guard), listener_(listener) {}
+
+RemoteCrew::~RemoteCrew() {
+  abandon();
+  Ending ending;
+  while (ssh_.running() && !reap_child(ssh_, guard_, ending)) poll(nullptr, 0, 1);
+  for (const int fd : {ssh_.in, ssh_.out, ssh_.err}) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+void RemoteCrew::start(const std::vector<RankStart>& ranks, const std::vector<std::string>& program) {
+  comm::FrameWriter writer(kStart);
+  writer.u32(static_cast<std::uint32_t>(program.size()));
+  for (const auto& word : program) writer.text(word);
+  writer.u32(static_cast<std::uint32_t>(ranks.size()));
+  for (const auto& rank : ranks) {
+    running_.push_back(rank.rank);
+    writer.u32(static_cast<std::uint32_t>(rank.rank.value)).u32(static_cast<std::uint32_t>(rank.variables.size()));
+    for (const auto& variable : rank.variables) writer.text(variable);
+  }
+  start_frame_ = std::move(writer).finish();
+  if (start_frame_.size() > comm::kFrameBytesMost) return fail("the program's arguments and --env are too long", 2);
+  std::vector<std::string> words = ssh_words_;
+  words.push_back(host());
+  words.push_back(absl::StrCat("cd ", shell_quoted(this_folder()), " && exec ", shell_quoted(this_program()), " launch --agent"));
+  auto child = start_child({.program = words, .with_stdin = true}, guard_);
+  if (!child.ok()) return fail(std::string(child.status().message()), kNotFound);
+  ssh_ = *child;
+}
+
+void RemoteCrew::add_descriptors(std::vector<pollfd>& polled, bool room) const {
+  if (room && ssh_.out >= 0) polled.push_back({ssh_.out, POLLIN, 0});
+  if (room && ssh_.err >= 0) polled.push_back({ssh_.err, POLLIN, 0});
+  if (ssh_.in >= 0 && !unsent_.empty()) polled.push_back({ssh_.in, POLLOUT, 0});
+}
+
+void RemoteCrew::ready(int fd) {
+  if (fd == ssh_.in) return flush();
+  std::string bytes;
+  if (fd == ssh_.out && read_some(ssh_.out, bytes)) take(bytes);
+  if (fd == ssh_.err && read_some(ssh_.err, bytes)) {
+    err_lines_.add(bytes, [&](std::string_view line) {
+      err_tail_.add(line);
+      listener_.on_host_line(host(), line);
+    });
+  }
+}
+
+void RemoteCrew::take(const std::string& bytes) {
+  if (agent_speaks_) {
+    splitter_.append(bytes);
+  } else {
+    before_agent_.append(bytes);
+    const auto at = before_agent_.find(kAgentLine);
+    if (at == std::string::npos) {
+      if (before_agent_.size() > kBeforeAgentMost) fail("its shell writes without end, and no agent starts", 1);
+      return;
+    }
+    out_lines_.add(before_agent_.substr(0, at), [&](std::string_view line) { listener_.on_host_line(host(), line); });
+    splitter_.append(before_agent_.substr(at + kAgentLine.size()));
+    before_agent_.clear();
+    agent_speaks_ = true;
+  }
+  while (true) {
+    auto frame = splitter_.next();
+    if (!frame.ok()) return fail("its agent says what is no frame", 1);
+    if (!*frame) return;
+    handle(**frame);
+  }
+}
+
+void RemoteCrew::handle(const std::string& frame) {
+  comm::FrameReader reader(frame);
+  switch (reader.type()) {
+    case kReady: {
+      const std::string build(reader.text()), ours = comm::program_build();
+      if (build != ours)
+        return fail(
+            absl::StrCat(this_program(), " is ", build, " there and ", ours, " here: install the same program everywhere"), 1);
+      return send(start_frame_);
+    }
+    case kOutput: {
+      const Rank rank{reader.i32()};
+      const auto stream = reader.u8() == 0 ? Stream::kOut : Stream::kErr;
+      return listener_.on_output(rank, stream, std::string_view(frame).substr(6));
+    }
+    case kEnded: {
+      const Rank rank{reader.i32()};
+      const int code = reader.i32(), signal = reader.i32();
+      if (std::erase(running_, rank) > 0) listener_.on_ended(rank, {code, signal});
+      return;
+    }
+    case kFailed: {
+      const int code = reader.i32();
+      return fail(std::string(reader.text()), code);
+    }
+    default: return fail("its agent says what is no frame", 1);
+  }
+}
+
+void RemoteCrew::fail(const std::string& what, int exit_code) {
+  if (failed_) return;
+  failed_ = true;
+  listener_.on_crew_failed(absl::StrCat(what, " (on ", host(), ")"), exit_code);
+  abandon();
+}
+
+void RemoteCrew::reap() {
+  Ending ending;
+  if (!reap_child(ssh_, guard_, ending)) return;
+  for (int i = 0; i < 64; ++i) {
+    ready(ssh_.out);
+    ready(ssh_.err);
+  }
+  for (int* fd : {&ssh_.in, &ssh_.out, &ssh_.err}) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+  }
+  out_lines_.add(before_agent_, [&](std::string_view line) { listener_.on_host_line(host(), line); });
+  for (auto* lines : {&out_lines_, &err_lines_}) lines->end([&](std::string_view line) { listener_.on_host_line(host(), line); });
+  if (!running_.empty() && !failed_) {
+    fail(absl::StrCat(agent_speaks_ ? "the connection was lost: " : "cannot start there: ", ssh_words_[0], " ", ending.text(),
+                      running_.size() == 1 ? ", with rank " : ", with ranks ",
+                      absl::StrJoin(running_, ", ", [](std::string* out, Rank rank) { absl::StrAppend(out, rank.value); })),
+         ending.failed() ? ending.exit_code() : 1);
+  }
+}
+
+void RemoteCrew::send(const std::string& frame) {
+  unsent_.append(frame);
+  flush();
+}
+
+void RemoteCrew::flush() {
+  while (ssh_.in >= 0 && !unsent_.empty()) {
+    const ssize_t count = write(ssh_.in, unsent_.data(), unsent_.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      if (errno != EAGAIN) unsent_.clear();  // its end is noticed by reap()
+      return;
+    }
+    unsent_.erase(0, static_cast<std::size_t>(count));
+  }
+}
+
+void RemoteCrew::signal(int number) {
+  if (!agent_speaks_) {
+    if (number == SIGKILL || number == SIGTERM || number == SIGINT) abandon();  // it has started nobody
+    return;
+  }
+  send(std::move(comm::FrameWriter(kSignal).i32(number)).finish());
+}
+
+void RemoteCrew::abandon() { kill_group(ssh_, SIGKILL); }
+
+namespace {
+
+// The agent's side of a crew: everything becomes a frame.
+class Agent final : public CrewListener {
+ public:
+  int run();
+
+ private:
+  void on_output(Rank rank, Stream stream, std::string_view bytes) override {
+    out_.write(std::move(comm::FrameWriter(kOutput).i32(rank.value).u8(stream == Stream::kOut ? 0 : 1).raw(bytes)).finish());
+  }
+  void on_ended(Rank rank, const Ending& ending) override {
+    out_.write(std::move(comm::FrameWriter(kEnded).i32(rank.value).i32(ending.code).i32(ending.signal)).finish());
+  }
+  void on_crew_failed(const std::string& what, int exit_code) override {
+    out_.write(std::move(comm::FrameWriter(kFailed).i32(exit_code).text(what.substr(0, what.rfind(" (on ")))).finish());
+    failed_ = true;
+  }
+  void on_host_line(const std::string&, std::string_view) override {}
+  // False when the launcher has gone, or speaks nonsense.
+  bool take_orders();
+  bool start(comm::FrameReader& reader);
+
+  Guard guard_;
+  Output out_{STDOUT_FILENO};
+  comm::FrameSplitter splitter_;
+  std::unique_ptr<LocalCrew> crew_;
+  bool failed_ = false;
+};
+
+bool Agent::start(comm::FrameReader& reader) {
+  std::vector<std::string> program(std::min(reader.u32(), 1u << 16));
+  for (auto& word : program) word = reader.text();
+  std::vector<RankStart> ranks(std::min(reader.u32(), 1u << 16));
+  // The launcher as it is seen from here, where it could not know its own address.
+  const char* connection = std::getenv("SSH_CONNECTION");
+  const std::string seen = connection ? std::string(connection).substr(0, std::string(connection).find(' ')) : "127.0.0.1";
+  for (auto& rank : ranks) {
+    rank.rank = Rank{reader.i32()};
+    rank.variables.resize(std::min(reader.u32(), 1u << 16));
+    for (auto& variable : rank.variables) {
+      variable = reader.text();
+      if (variable.starts_with(kStoreUnknown)) variable.replace(0, kStoreUnknown.size() - 1, absl::StrCat("TROUPE_STORE=", seen));
+    }
+  }
+  if (!reader.ended_well() || program.empty()) return false;
+  crew_ = std::make_unique<LocalCrew>("here", guard_, *this);
+  crew_->start(ranks, program);
+  return true;
+}
+
+bool Agent::take_orders() {
+  std::array<char, 1 << 14> part;
+  const ssize_t count = read(STDIN_FILENO, part.data(), part.size());
+  if (count < 0 && errno == EINTR) return true;
+  if (count <= 0) return false;
+  splitter_.append({part.data(), static_cast<std::size_t>(count)});
+  while (true) {
+    auto frame = splitter_.next();
+    if (!frame.ok()) return false;
+    if (!*frame) return true;
+    comm::FrameReader reader(**frame);
+    if (reader.type() == kStart && !crew_) {
+      if (!start(reader)) return false;
+    } else if (reader.type() == kSignal && crew_) {
+      crew_->signal(reader.i32());
+    } else {
+      return false;
+    }
+  }
+}
+
+int Agent::run() {
+  std::signal(SIGPIPE, SIG_IGN);
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT}) sigaddset(&signals, number);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  out_.write(kAgentLine);
+  out_.write(std::move(comm::FrameWriter(kReady).text(comm::program_build())).finish());
+  std::vector<pollfd> polled;
+  while (!failed_ && (!crew_ || !crew_->done())) {
+    polled = {{STDIN_FILENO, POLLIN, 0}, {signal_fd, POLLIN, 0}, {out_.pending() ? STDOUT_FILENO : -1, POLLOUT, 0}};
+    if (crew_) crew_->add_descriptors(polled, out_.has_room());
+    if (poll(polled.data(), polled.size(), -1) < 0) continue;
+    for (std::size_t i = 3; i < polled.size(); ++i) {
+      if (polled[i].revents != 0) crew_->ready(polled[i].fd);
+    }
+    signalfd_siginfo info{};
+    while (read(signal_fd, &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo != SIGCHLD) return 1;  // the crew's destructor kills
+    }
+    if (crew_) crew_->reap();
+    if (polled[2].revents != 0) out_.flush();
+    if (polled[0].revents != 0 && !take_orders()) return 1;
+  }
+  out_.flush_within(5000);
+  close(signal_fd);
+  return 0;
+}
+
+}  // namespace
+
+int run_agent() { return Agent().run(); }
+
+}  // namespace troupe::tool
