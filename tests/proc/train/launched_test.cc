@@ -60,6 +60,18 @@ TEST(Launched, OpenMpiStartsTheSameJob) {
   EXPECT_THAT(read_text(run.folder() + "/mpi.log"), HasSubstr("found by Open MPI"));
 }
 
+TEST(Launched, SlurmStartsTheSameJob) {
+  const TinyRun run;
+  ASSERT_EQ(run_tool(launched(run, 2, "ours"), run.folder()).exit_code, 0);
+  std::string command = WITH_SLURM " srun -n 2 --overcommit " TROUPE_BINARY;
+  for (const auto& word : alone(run, "slurm", {"--parallelism.data_parallel=2"})) command += " '" + word + "'";
+  const int status = std::system((command + " >" + run.folder() + "/slurm.log 2>&1").c_str());
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << read_text(run.folder() + "/slurm.log");
+  ASSERT_EQ(status, 0) << read_text(run.folder() + "/slurm.log");
+  EXPECT_EQ(steps_of(run.output("ours")), steps_of(run.output("slurm")));
+  EXPECT_THAT(read_text(run.folder() + "/slurm.log"), HasSubstr("found by Slurm"));
+}
+
 // torchrun's variables, set by whatever starts the processes.
 TEST(Launched, TorchrunsVariablesAreEnough) {
   const TinyRun run;
