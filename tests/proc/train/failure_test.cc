@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <thread>
 
 #include "tests/proc/train/cluster.h"
 
@@ -70,6 +71,23 @@ TEST_F(Failure, NobodyIsLeftWhenTheLauncherIsKilled) {
   begin(4);
   job_->signal(SIGKILL);
   job_->wait(kSoon);
+  expect_nobody_left();
+}
+
+// The same for a host that is reached by ssh: its name is said, and nobody is left there.
+TEST_F(Failure, ARankOfAnotherHostThatIsKilledIsNamed) {
+  auto words = launched(run_, 2, "job", {"--training.steps=100000", "--lr_scheduler.total_steps=100000"});
+  std::string command = WITH_SSHD " sh -c '\"$0\" launch --hosts 127.0.0.1:2 --ssh \"$SSH\" -- \"$@\"; echo exit code $?' " TROUPE_BINARY;
+  for (std::size_t i = 4; i < words.size(); ++i) command += " '" + words[i] + "'";
+  const std::string log = run_.folder() + "/ssh.log";
+  std::thread job([&] { EXPECT_NE(std::system((command + " >" + log + " 2>&1").c_str()), -1); });
+  const auto missing = [&] { return read_text(log).find(" here\n") != std::string::npos; };
+  EXPECT_TRUE(wait_until([&] { return steps_of(output()).size() >= 3 || missing(); })) << read_text(log);
+  const pid_t rank = pid_of_rank(output(), 1);
+  if (rank > 0) kill(rank, SIGKILL);
+  job.join();
+  if (missing()) GTEST_SKIP() << read_text(log);
+  EXPECT_THAT(read_text(log), AllOf(HasSubstr("rank 1 on 127.0.0.1"), HasSubstr("signal 9"), HasSubstr("exit code 137"))) << read_text(log);
   expect_nobody_left();
 }
 

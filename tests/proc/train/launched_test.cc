@@ -72,6 +72,18 @@ TEST(Launched, SlurmStartsTheSameJob) {
   EXPECT_THAT(read_text(run.folder() + "/slurm.log"), HasSubstr("found by Slurm"));
 }
 
+TEST(Launched, SshStartsTheSameJobOnAHost) {
+  const TinyRun run;
+  ASSERT_EQ(run_tool(launched(run, 2, "ours"), run.folder()).exit_code, 0);
+  std::string words;
+  for (const auto& word : alone(run, "ssh", {"--parallelism.data_parallel=2"})) words += " '" + word + "'";
+  const int status = std::system((WITH_SSHD " sh -c '\"$0\" launch --hosts 127.0.0.1:2 --ssh \"$SSH\" -- \"$@\"' " TROUPE_BINARY " " TROUPE_BINARY + words + " >" +
+                                  run.folder() + "/ssh.log 2>&1").c_str());
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << read_text(run.folder() + "/ssh.log");
+  ASSERT_EQ(status, 0) << read_text(run.folder() + "/ssh.log");
+  EXPECT_EQ(steps_of(run.output("ours")), steps_of(run.output("ssh")));
+}
+
 // torchrun's variables, set by whatever starts the processes.
 TEST(Launched, TorchrunsVariablesAreEnough) {
   const TinyRun run;
