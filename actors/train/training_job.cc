@@ -249,6 +249,7 @@ void TrainingJob::build() {
                               .last_step = job_.training.steps,
                               .in_flight = plan_.stages.front().in_flight});
   auto& replica = system_->add<Replica>("replica", plan_.share(rank_), plan::fingerprint(job_));
+  replica_ = replica.self();
   Evaluator* evaluator = nullptr;
   auto& writer = system_->add<CheckpointWriter>(
       "checkpoint-writer", CheckpointWriter::Setup{.plan = plan_, .replica = rank_, .shards = shards_, .storage = *storage_, .disk = *disk_,
@@ -348,11 +349,15 @@ Status TrainingJob::wait() {
 Status TrainingJob::meet_at_the_end() {
   auto met = std::make_shared<std::promise<Status>>();
   auto end = met->get_future();
-  engine_->start(kReplicas, comm::OperationId(-1), {.what = "end of the job"}, [met](Status result) { met->set_value(std::move(result)); });
+  meet_others([met](Status result) { met->set_value(std::move(result)); });
   const auto deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(job_.limits.shutdown_seconds * 1e9));
   if (end.wait_for(deadline) != std::future_status::ready) log_warning("the other ranks did not come to the end in time");
   world_.transport->stop();
   return ok();
+}
+
+void TrainingJob::meet_others(comm::Completion met) {
+  engine_->start(kReplicas, comm::OperationId(-1), {.what = "end of the job"}, std::move(met));
 }
 
 void TrainingJob::hold_after(StepId step) { ledger_.send(HoldAfter{step}); }

@@ -68,10 +68,16 @@ class TrainingJob {
   // run() in two parts, for whoever does something between the steps; the deterministic world drives system() instead of wait().
   void start();
   Status wait();
+  // The last thing that wait() waits for: calls back when the other ranks have come to their end too. For the deterministic world, once
+  // the actors have ended well; it then stops the transport.
+  void meet_others(comm::Completion met);
   // The job goes on up to and with `step` and holds there.
   void hold_after(StepId step);
   // From any thread, at any time; a stop before start() makes it end as soon as it has begun.
   void request_stop(const std::string& reason);
+
+  // From any thread after start(): somebody else than the transport has heard that a process of the job is gone. The job fails.
+  void peer_went_down(Rank rank, const Status& cause) { replica_.send(PeerWentDown{rank, cause}); }
 
   StepId resumed_at() const { return start_.step; }
   const plan::Plan& plan() const { return plan_; }
@@ -110,6 +116,7 @@ class TrainingJob {
   std::unique_ptr<actor::System> system_;
   std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_;
   actor::Ref ledger_;                        // or what stands for it
+  actor::Ref replica_;
 
   std::mutex stop_mutex_;                    // guards what follows: a signal may come before run()
   bool started_ = false;

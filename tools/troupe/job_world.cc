@@ -1,11 +1,16 @@
 #include "tools/troupe/job_world.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "absl/strings/str_cat.h"
 #include "comm/ucx/ucx_transport.h"
+#include "runtime/base/check.h"
 #include "runtime/base/log.h"
 
 namespace troupe::tool {
@@ -22,6 +27,7 @@ StatusOr<std::unique_ptr<JobWorld>> JobWorld::of_this_process() {
 }
 
 JobWorld::~JobWorld() {
+  end_watch();
   for (auto& transport : owned_) transport->stop();
 }
 
@@ -57,7 +63,34 @@ Status JobWorld::enter(int replicas, double heartbeat_timeout_s) {
   return ok();
 }
 
+void JobWorld::watch(std::function<void(Rank, const Status& cause)> lost) {
+  if (!joined_) return;
+  end_watch_ = eventfd(0, EFD_CLOEXEC);
+  TROUPE_CHECK(end_watch_ >= 0) << "eventfd";
+  watch_ = std::thread([this, lost = std::move(lost)] {
+    comm::StoreClient& store = *joined_->store();
+    while (true) {
+      pollfd ready[] = {{store.descriptor(), POLLIN, 0}, {end_watch_, POLLIN, 0}};
+      if (poll(ready, 2, -1) < 0 && errno != EINTR) return;
+      if (ready[1].revents) return;
+      const Status status = store.check();
+      if (status.ok()) continue;
+      lost(store.cause() ? store.cause()->rank : Rank(0), status);
+      return;
+    }
+  });
+}
+
+void JobWorld::end_watch() {
+  if (!watch_.joinable()) return;
+  const std::uint64_t one = 1;
+  TROUPE_CHECK(write(end_watch_, &one, sizeof one) == sizeof one) << "eventfd";
+  watch_.join();
+  close(end_watch_);
+}
+
 Status JobWorld::leave(const Status& outcome) {
+  end_watch();
   for (auto& transport : owned_) transport->stop();
   if (!joined_) return ok();
   if (!outcome.ok()) return joined_->abort(std::string(outcome.message()));

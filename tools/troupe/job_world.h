@@ -4,8 +4,10 @@
 // that is not the number of replicas is kInvalidArgument.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "actors/plan/plan.h"
@@ -29,6 +31,11 @@ class JobWorld {
   Status enter(int replicas, double heartbeat_timeout_s);
   // One for each replica in this process, by rank; empty where there is only one in all.
   const std::vector<comm::Transport*>& transports() const { return transports_; }
+  // From another thread, once, if the store says that a rank failed or was lost: sooner than the transport may know, and also before that
+  // rank was ever heard of.
+  void watch(std::function<void(Rank, const Status& cause)> lost);
+  // Before what it calls ends.
+  void end_watch();
   // Tells the others how it ended here.
   Status leave(const Status& outcome);
 
@@ -40,6 +47,8 @@ class JobWorld {
   std::unique_ptr<comm::LocalHub> hub_;
   std::vector<std::unique_ptr<comm::Transport>> owned_;
   std::vector<comm::Transport*> transports_;
+  std::thread watch_;
+  int end_watch_ = -1;  // an eventfd
 };
 
 }  // namespace troupe::tool

@@ -90,9 +90,12 @@ Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWat
   }
   if (!job_world.transports().empty()) world.transport = job_world.transports().front();
   TROUPE_ASSIGN_OR_RETURN(auto job, actors::TrainingJob::create(planned.job, planned.plan, world, options));
+  job->start();
   signals.watch(*job);
-  const Status status = job->run();
+  job_world.watch([&job = *job](Rank rank, const Status& cause) { job.peer_went_down(rank, cause); });
+  const Status status = job->wait();
   signals.end();
+  job_world.end_watch();
   return status;
 }
 

@@ -108,6 +108,23 @@ TEST_F(Failure, RanksWithDifferentConfigsAreRefused) {
   expect_nobody_left();
 }
 
+// Nobody stops the others for them: they hear it from the job's store.
+TEST_F(Failure, WithoutALauncherARankThatFailsEndsTheOthers) {
+  std::string words;
+  const auto all = launched(run_, 2, "job");
+  for (std::size_t i = 5; i < all.size(); ++i) words += " '" + all[i] + "'";
+  const std::string port = std::to_string(20'000 + getpid() % 20'000);
+  const auto rank = [&](int r, const std::string& more) {
+    return "RANK=" + std::to_string(r) + " WORLD_SIZE=2 LOCAL_RANK=" + std::to_string(r) + " LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port +
+           " timeout 30 " TROUPE_BINARY + words + more + " >log." + std::to_string(r) + " 2>&1";
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  const int status = std::system(("cd " + run_.folder() + " && (" + rank(1, " --data.train=nowhere") + " & " + rank(0, "") + ")").c_str());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kSoon);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_THAT(read_text(run_.folder() + "/log.0"), AllOf(HasSubstr("rank 1 is gone"), HasSubstr("nowhere"))) << read_text(run_.folder() + "/log.1");
+}
+
 TEST_F(Failure, ARankThatCannotReadTheCorpusIsNamed) {
   std::string command = "[ $TROUPE_RANK = 1 ] && more=--data.train=nowhere; exec";
   auto words = launched(run_, 2, "job");
