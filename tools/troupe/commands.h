@@ -29,6 +29,18 @@ Status plan(const ConfigArguments& arguments);
 
 StatusOr<int> launch(const LaunchArguments& arguments);
 
+// What starts a config's job elsewhere, printed.
+struct ManifestArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string binary = "troupe";       // where the nodes find it
+  int ranks_per_node = 8, cpus_per_rank = 1;
+  std::string time, partition;         // Slurm
+  std::string image, mount = "/shared", claim = "shared";  // Kubernetes: the folder that all ranks see
+};
+Status manifest_slurm(const ManifestArguments& arguments);
+Status manifest_kubernetes(const ManifestArguments& arguments);
+
 struct GenerateArguments {
   std::string checkpoint, prompt = "The ";
   std::int64_t window = 1024;

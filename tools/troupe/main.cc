@@ -86,6 +86,27 @@ void declare_launch(CLI::App& app, LaunchArguments& a) {
   app.footer("Then -- PROGRAM ARGUMENTS, such as: troupe launch --nproc 2 -- troupe train tools/configs/quickstart.toml");
 }
 
+void declare_manifest(CLI::App& app, ManifestArguments& a) {
+  app.add_option("config", a.config, "a TOML file, as the ranks will see it")->required();
+  app.add_option("--set", a.overrides, "--section.key=value for train; may be repeated")->take_all()->allow_extra_args(false);
+  app.add_option("--binary", a.binary, "where the nodes find this program")->capture_default_str();
+  app.add_option("--ranks-per-node", a.ranks_per_node, "at most")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--cpus-per-rank", a.cpus_per_rank, "cores of a rank")->capture_default_str()->check(CLI::PositiveNumber);
+}
+
+void declare_manifest_slurm(CLI::App& app, ManifestArguments& a) {
+  declare_manifest(app, a);
+  app.add_option("--time", a.time, "limit, such as 1-00:00:00");
+  app.add_option("--partition", a.partition, "of the cluster");
+}
+
+void declare_manifest_kubernetes(CLI::App& app, ManifestArguments& a) {
+  declare_manifest(app, a);
+  app.add_option("--image", a.image, "a container image with the program")->required();
+  app.add_option("--claim", a.claim, "the volume that all ranks share: corpus and output")->capture_default_str();
+  app.add_option("--mount", a.mount, "where it is in a container")->capture_default_str();
+}
+
 void declare_generate(CLI::App& app, GenerateArguments& a) {
   app.add_option("--checkpoint", a.checkpoint, "OUT/checkpoints/step-N, or OUT for the newest one")->required();
   app.add_option("--prompt", a.prompt, "how the text begins")->capture_default_str();
@@ -152,6 +173,9 @@ auto one_path(const char* name, const char* what) {
 
 void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& behind) {
   commands.add("train", "train a model as a config says", train);
+  CLI::App& manifest = commands.group("manifest", "print what starts a config's job on a cluster");
+  commands.add(manifest, "slurm", "a batch script for sbatch", manifest_slurm, declare_manifest_slurm);
+  commands.add(manifest, "kubernetes", "an indexed Job and its Service, for kubectl apply", manifest_kubernetes, declare_manifest_kubernetes);
   commands.add("plan", "print placement, edges, credits, memory and cost of a config", plan);
   commands.add("launch", "start a program as the ranks of a job, here and on other hosts", launch, behind, declare_launch);
   commands.add(app, "generate", "write text with a checkpoint's weights", generate, declare_generate);

@@ -72,6 +72,35 @@ TEST(Launched, SlurmStartsTheSameJob) {
   EXPECT_THAT(read_text(run.folder() + "/slurm.log"), HasSubstr("found by Slurm"));
 }
 
+// What `troupe manifest slurm` prints, submitted.
+TEST(Launched, ABatchScriptStartsTheSameJob) {
+  const TinyRun run;
+  const std::vector<std::string> two{"--parallelism.data_parallel=2"};
+  ASSERT_EQ(run_tool(launched(run, 2, "ours"), run.folder()).exit_code, 0);
+  std::vector<std::string> words{"manifest", "slurm", run.config(), "--binary", TROUPE_BINARY};
+  for (const auto& word : alone(run, "batch", two)) {
+    if (word.starts_with("--")) words.insert(words.end(), {"--set", word});
+  }
+  const Ended printed = run_tool(words, run.folder());
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  std::ofstream(run.folder() + "/job.sh") << printed.out;
+  const int status = std::system(("cd " + run.folder() + " && " WITH_SLURM " sbatch --wait --overcommit job.sh >slurm.log 2>&1").c_str());
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << read_text(run.folder() + "/slurm.log");
+  ASSERT_EQ(status, 0) << read_text(run.folder() + "/slurm.log") << read_text(run.folder() + "/tiny-1.log");
+  EXPECT_EQ(steps_of(run.output("ours")), steps_of(run.output("batch")));
+}
+
+TEST(Launched, AKubernetesManifestNamesEveryRank) {
+  const TinyRun run;
+  const Ended printed = run_tool({"manifest", "kubernetes", run.config(), "--image", "registry/troupe:1", "--set", "--training.global_batch=8", "--set",
+                                  "--parallelism.data_parallel=8"}, run.folder());
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  for (const char* line : {"completions: 8", "parallelism: 8", "completionMode: Indexed", "image: registry/troupe:1", "RANK=$JOB_COMPLETION_INDEX",
+                           "{name: WORLD_SIZE, value: \"8\"}", "{name: MASTER_ADDR, value: \"tiny-0.tiny\"}", "clusterIP: None"}) {
+    EXPECT_THAT(printed.out, HasSubstr(line));
+  }
+}
+
 TEST(Launched, SshStartsTheSameJobOnAHost) {
   const TinyRun run;
   ASSERT_EQ(run_tool(launched(run, 2, "ours"), run.folder()).exit_code, 0);
