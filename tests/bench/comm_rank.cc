@@ -20,6 +20,7 @@
 #include "comm/ucx/ucx_transport.h"
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
+#include "runtime/device/pool.h"
 
 namespace troupe::bench {
 namespace {
@@ -95,9 +96,8 @@ class CommRank {
   // Runs on the progress thread.
   void take(comm::Arrival arrival) {
     if (arrival.bulk_bytes() > 0) {
-      const auto bytes = static_cast<std::size_t>(arrival.bulk_bytes());
-      if (into_.size() < bytes) into_.resize(bytes);
-      arrival.fetch(into_.data(), [](const Status& status) { TROUPE_CHECK(status.ok()) << status; });
+      TROUPE_CHECK(arrival.bulk_bytes() <= bulk_.bytes()) << arrival.bulk_bytes() << " bytes";
+      arrival.fetch(bulk_.data(), [](const Status& status) { TROUPE_CHECK(status.ok()) << status; });
       return;
     }
     std::int64_t said = 0;
@@ -168,12 +168,12 @@ class CommRank {
   // ---- bulks ----
 
   double flood(const Order& order, bool with_heartbeats) {
-    if (bulk_.size() < static_cast<std::size_t>(order.bytes)) bulk_.resize(static_cast<std::size_t>(order.bytes), std::byte{1});
+    TROUPE_CHECK(order.bytes <= bulk_.bytes()) << order.bytes << " bytes";
     std::int64_t sent = 0, fetched = 0;  // of the progress thread
     std::function<void()> send_one = [&] {
       if (sent == order.count) return;
       ++sent;
-      transport_->send({.to = peer_, .lane = comm::Lane::kBulk, .bulk = std::span(bulk_).first(static_cast<std::size_t>(order.bytes)),
+      transport_->send({.to = peer_, .lane = comm::Lane::kBulk, .bulk = {bulk_.data(), static_cast<std::size_t>(order.bytes)},
                         .sent = [&](const Status& status) {
                           TROUPE_CHECK(status.ok()) << status;
                           send_one();
@@ -199,26 +199,27 @@ class CommRank {
   // ---- collectives ----
 
   double collective(const Order& order) {
+    TROUPE_CHECK(order.bytes <= vector_.bytes()) << order.bytes << " bytes";
     const std::int64_t elements = order.bytes / static_cast<std::int64_t>(sizeof(float));
-    if (values_.size() < static_cast<std::size_t>(elements)) values_.resize(static_cast<std::size_t>(elements));
     if (checked_.emplace(order.kind, order.bytes).second) check(order.kind, elements);
     return run(order.kind, elements, order.count);
   }
+
+  float* values() { return reinterpret_cast<float*>(vector_.data()); }
 
   // Once for each kind and size: what is fast and wrong is worth nothing. Leaves zeros, which sums keep.
   void check(CollectiveKind kind, std::int64_t elements) {
     const auto parts = comm::Parts::equal(elements, kRanks);
     const int self = transport_->rank().value;
-    std::fill_n(values_.begin(), elements, static_cast<float>(self + 1));
+    std::fill_n(values(), elements, static_cast<float>(self + 1));
     run(kind, elements, 1);
     for (int owner = 0; owner < kRanks; ++owner) {
       if (kind == CollectiveKind::kReduceScatter && owner != self) continue;
       const float right = kind == CollectiveKind::kAllGather ? static_cast<float>(owner + 1) : 3.0f;
-      const auto* part = values_.data();
-      TROUPE_CHECK(std::all_of(part + parts.begin(owner), part + parts.end(owner), [&](float value) { return value == right; }))
+      TROUPE_CHECK(std::all_of(values() + parts.begin(owner), values() + parts.end(owner), [&](float value) { return value == right; }))
           << comm::name(kind) << " of " << elements << " gave something else than " << right;
     }
-    std::fill_n(values_.begin(), elements, 0.0f);
+    std::fill_n(values(), elements, 0.0f);
   }
 
   // One after the other, each started where the one before ended; a barrier goes first. Seconds of one.
@@ -227,7 +228,7 @@ class CommRank {
     std::function<void()> next = [&] {
       if (begin_ns == 0) begin_ns = now_ns();
       if (left-- == 0) return finish({now_ns() - begin_ns});
-      start({.kind = kind, .data = reinterpret_cast<std::byte*>(values_.data()), .parts = comm::Parts::equal(elements, kRanks), .what = "bench"}, next);
+      start({.kind = kind, .data = vector_.data(), .parts = comm::Parts::equal(elements, kRanks), .what = "bench"}, next);
     };
     start({.kind = CollectiveKind::kBarrier}, next);
     return seconds(result().front()) / static_cast<double>(count);
@@ -243,15 +244,15 @@ class CommRank {
   const int socket_;
   const Rank peer_;
   const SteadyClock clock_;
+  device::BufferPool pool_{2 * kLinkBytesMost};
+  const device::Buffer bulk_ = pool_.take("bulk", kLinkBytesMost);  // sent by the first, filled in the second
+  const device::Buffer vector_ = pool_.take("vector", kLinkBytesMost);
   std::unique_ptr<comm::CollectiveEngine> engine_;
   std::unique_ptr<comm::UcxTransport> transport_;
   std::int64_t operations_ = 0;
-  std::vector<std::byte> bulk_;
-  std::vector<float> values_;
   std::set<std::pair<CollectiveKind, std::int64_t>> checked_;
 
   // The progress thread's.
-  std::vector<std::byte> into_;
   Samples samples_;
   std::int64_t pings_left_ = 0, left_ns_ = 0;
 

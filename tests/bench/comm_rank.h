@@ -2,6 +2,8 @@
 //
 // Threads: the caller's and the transport's. Clocks of two processes of one machine are the same (CLOCK_MONOTONIC): a frame that
 // carries its time says how long it took one way.
+// Memory: bulks and vectors lie in a device pool (huge pages), as those of a training job do: copies between processes go by pages.
+// Limits: kLinkBytesMost a bulk or vector.
 // Errors: an error of the link is fatal to the process, which says why on stderr.
 #pragma once
 
@@ -27,6 +29,7 @@ enum class Measurement : std::uint8_t {
   kCollective,  // both: seconds of one of `count` collectives of `kind` over `bytes` of fp32
 };
 inline constexpr int kBulksOpen = 4;
+inline constexpr std::int64_t kLinkBytesMost = std::int64_t{64} << 20;
 
 struct Order {
   Measurement what = Measurement::kPing;

@@ -6,10 +6,12 @@
  * input ends it. KIND is all_reduce, all_gather or reduce_scatter; BYTES are those of the whole vector. A barrier and one repetition
  * go before; the time is that of one repetition on the slowest rank. Between orders all ranks sleep: MPI itself would spin, and what is
  * measured meanwhile would pay for it. */
+#define _DEFAULT_SOURCE /* madvise, nanosleep */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 enum { kAllReduce, kAllGather, kReduceScatter, kKinds, kQuit };
@@ -87,10 +89,12 @@ int main(int argc, char** argv) {
     const struct order order = rank == 0 ? read_order(ranks) : await_order();
     if (order.kind == kQuit) break;
     if (order.bytes > capacity) {
+      const long long huge_page = 2 << 20;
       free(values);
-      capacity = order.bytes;
-      values = malloc((size_t)capacity);
+      capacity = (order.bytes + huge_page - 1) / huge_page * huge_page;
+      values = aligned_alloc((size_t)huge_page, (size_t)capacity);
       if (values == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+      madvise(values, (size_t)capacity, MADV_HUGEPAGE); /* as ours */
       memset(values, 0, (size_t)capacity); /* zeros, which sums keep; and every page is there */
     }
     const double seconds = measure(&order, values, ranks);
