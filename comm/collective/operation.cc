@@ -246,10 +246,14 @@ void Operation::fold_more() {
                                                       next.header.count, " where ", fold_at_, " + ", count, " were due: ", describe())));
       return;
     }
-    scratch_.incoming.resize(static_cast<std::size_t>(std::min(fold_end_ - fold_at_, chunk_elements()) * size_));
+    // The first addend is the sum so far: it is fetched to where the sum grows.
+    const bool first = fold_next_ == 0 && collective_.type == DType::kF32;
+    const auto chunk = static_cast<std::size_t>(std::min(fold_end_ - fold_at_, chunk_elements()));
+    first ? scratch_.sum.resize(std::max(scratch_.sum.size(), chunk)) : scratch_.incoming.resize(chunk * static_cast<std::size_t>(size_));
+    std::byte* into = first ? reinterpret_cast<std::byte*>(scratch_.sum.data()) : scratch_.incoming.data();
     fetching_ = true;
     ++under_way_;
-    next.arrival.fetch(scratch_.incoming.data(), [this](Status status) {
+    next.arrival.fetch(into, [this](Status status) {
       --under_way_;
       fetching_ = false;
       if (!status.ok()) {
@@ -269,15 +273,18 @@ void Operation::fold(int member) {
   const bool own = member == group_.self;
   const std::byte* addend = own ? at(fold_at_) : scratch_.incoming.data();
   ++fold_next_;
-  if (collective_.type == DType::kBF16 || small_) {
-    if (scratch_.sum.size() < static_cast<std::size_t>(count)) scratch_.sum.resize(static_cast<std::size_t>(count));
-    if (collective_.type == DType::kBF16) {
-      const auto* values = reinterpret_cast<const bfloat16*>(addend);
-      member == 0 ? widen_bf16(scratch_.sum.data(), values, count) : add_bf16(scratch_.sum.data(), values, count);
-    } else if (member == 0) {
-      std::memcpy(scratch_.sum.data(), addend, static_cast<std::size_t>(count) * 4);
-    } else {
-      add_fp32(scratch_.sum.data(), reinterpret_cast<const float*>(addend), count);
+  if (collective_.type == DType::kBF16) {
+    scratch_.sum.resize(std::max(scratch_.sum.size(), static_cast<std::size_t>(count)));
+    const auto* values = reinterpret_cast<const bfloat16*>(addend);
+    member == 0 ? widen_bf16(scratch_.sum.data(), values, count) : add_bf16(scratch_.sum.data(), values, count);
+    return;
+  }
+  const auto* values = reinterpret_cast<const float*>(addend);
+  if (small_) {
+    if (member == 0 && own) {
+      scratch_.sum.assign(values, values + count);
+    } else if (member > 0) {
+      add_fp32(scratch_.sum.data(), values, count);
     }
     return;
   }
@@ -286,12 +293,9 @@ void Operation::fold(int member) {
   if (own) {
     if (member > 0) add_fp32(in_place, scratch_.sum.data(), count);
   } else if (member > group_.self) {
-    add_fp32(in_place, reinterpret_cast<const float*>(addend), count);
-  } else if (member == 0) {
-    if (scratch_.sum.size() < static_cast<std::size_t>(count)) scratch_.sum.resize(static_cast<std::size_t>(count));
-    std::memcpy(scratch_.sum.data(), addend, static_cast<std::size_t>(count) * 4);
-  } else {
-    add_fp32(scratch_.sum.data(), reinterpret_cast<const float*>(addend), count);
+    add_fp32(in_place, values, count);
+  } else if (member > 0) {
+    add_fp32(scratch_.sum.data(), values, count);
   }
 }
 

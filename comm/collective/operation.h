@@ -23,12 +23,12 @@ class Operation {
  public:
   // An all-reduce up to this size is folded by everybody: one trip instead of two.
   static constexpr std::int64_t kSmallBytes = 16 << 10;
-  static constexpr std::int64_t kChunkBytes = 512 << 10;
+  static constexpr std::int64_t kChunkBytes = 256 << 10;  // `troupe bench comm`: 512 KiB is 9 % slower for sums, 7 % faster for gathers
   static constexpr int kWindow = 4;  // frames under way to one receiver
 
   // Room for a chunk; handed from one operation to the next.
   struct Scratch {
-    std::vector<float> sum;            // where the sum is not in place
+    std::vector<float> sum;            // of the members so far, where it is not in place
     std::vector<std::byte> incoming;
   };
 
