@@ -224,9 +224,12 @@ void LocalTransport::peer_went_down(Rank peer, const Status& cause) {
 void LocalTransport::stop() {
   {
     std::unique_lock lock(hub_.mutex_);
-    auto& member = hub_.members_[static_cast<std::size_t>(rank_.value)];
-    if (member == nullptr) return;
-    member = nullptr;
+    auto& own = hub_.members_[static_cast<std::size_t>(rank_.value)];
+    if (own == nullptr) return;
+    own = nullptr;
+    for (auto* member : hub_.members_) {
+      if (member) member->peer_went_down(rank_, absl::UnavailableError(absl::StrCat("rank ", rank_.value, " stopped its transport")));
+    }
   }
   std::deque<absl::AnyInvocable<void()>> left;  // dies without a lock held: packets tell their senders
   {

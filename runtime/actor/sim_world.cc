@@ -9,7 +9,7 @@ namespace troupe::actor {
 SimWorld::SimWorld(std::uint64_t seed, int systems, System::Options options) : seed_(seed) {
   for (int i = 0; i < systems; ++i) {
     owned_.push_back(std::make_unique<System>(this->options(options)));
-    systems_.push_back(owned_.back().get());
+    drive(*owned_.back());
   }
 }
 
@@ -24,7 +24,7 @@ SimWorld::~SimWorld() = default;
 device::SimStream& SimWorld::add_stream(std::string name, device::SimStream::Cost cost,
                                         device::Buffer scratch) {
   auto& stream = streams_.emplace_back(std::move(name), clock_, std::move(cost), std::move(scratch));
-  runnables_.push_back(&stream);
+  add(stream);
   return stream;
 }
 
@@ -45,16 +45,21 @@ void SimWorld::note(std::uint64_t what) {
 
 bool SimWorld::step() {
   const std::int64_t now = clock_.now_ns();
+  const auto runs = [](const auto& what) { return !what.runs || what.runs(); };
+  const auto core_of = [](const Driven& driven) -> detail::SystemCore& { return *driven.system->core_; };
   std::size_t choices = 0;
   std::int64_t next_ns = device::SimRunnable::kNever;
-  for (auto& system : systems_) {
-    if (system->core_->started) choices += system->core_->caf->runnable();
+  std::vector<std::size_t> running;  // Systems
+  for (std::size_t i = 0; i < systems_.size(); ++i) {
+    if (!core_of(systems_[i]).started || !runs(systems_[i])) continue;
+    running.push_back(i);
+    choices += core_of(systems_[i]).caf->runnable();
   }
   std::vector<device::SimRunnable*> due;
-  for (device::SimRunnable* runnable : runnables_) {
-    const std::int64_t at = runnable->ready_at_ns();
+  for (const Added& added : runnables_) {
+    const std::int64_t at = runs(added) ? added.runnable->ready_at_ns() : device::SimRunnable::kNever;
     if (at <= now) {
-      due.push_back(runnable);
+      due.push_back(added.runnable);
     } else {
       next_ns = std::min(next_ns, at);
     }
@@ -62,30 +67,28 @@ bool SimWorld::step() {
   choices += due.size();
 
   if (choices == 0) {  // let time pass
-    for (auto& system : systems_) {
-      if (!system->core_->started) continue;
-      const std::int64_t in = system->core_->caf->next_timer_in_ns();
+    for (const std::size_t i : running) {
+      const std::int64_t in = core_of(systems_[i]).caf->next_timer_in_ns();
       if (in != detail::CafWorld::kNever) next_ns = std::min(next_ns, now + in);
     }
     if (next_ns == device::SimRunnable::kNever) return false;
     clock_.advance(next_ns - now);
-    for (auto& system : systems_) {
-      if (system->core_->started) system->core_->caf->advance(next_ns - now);
+    for (const Driven& driven : systems_) {  // also for those that stand still
+      if (core_of(driven).started) core_of(driven).caf->advance(next_ns - now);
     }
     note(static_cast<std::uint64_t>(next_ns));
   } else {
     auto choice = static_cast<std::size_t>(random() % choices);
     bool chosen = false;
-    for (std::size_t i = 0; i < systems_.size() && !chosen; ++i) {
-      auto& core = *systems_[i]->core_;
-      if (!core.started) continue;
-      const std::size_t here = core.caf->runnable();
+    for (const std::size_t i : running) {
+      auto& caf = *core_of(systems_[i]).caf;
+      const std::size_t here = caf.runnable();
       if (choice < here) {
-        note(core.caf->run(choice) << 8 | i);
+        note(caf.run(choice) << 8 | i);
         chosen = true;
-      } else {
-        choice -= here;
+        break;
       }
+      choice -= here;
     }
     if (!chosen) {
       due[choice]->step();
@@ -97,12 +100,18 @@ bool SimWorld::step() {
   return true;
 }
 
+bool SimWorld::has_ended(const System& system) {
+  auto& core = *system.core_;
+  std::lock_guard lock(core.outcome.mutex);
+  return core.started && core.outcome.alive == 0;
+}
+
 Status SimWorld::run(std::int64_t max_events, const std::function<bool()>& done) {
   const std::int64_t end = events_ + max_events;
   while (!(done && done()) && events_ < end && step()) {
   }
-  for (auto& system : systems_) {
-    if (Status status = system->outcome(); !status.ok()) return status;
+  for (const Driven& driven : systems_) {
+    if (Status status = driven.system->outcome(); !status.ok()) return status;
   }
   if (events_ >= end) {
     return Status(absl::StatusCode::kDeadlineExceeded,

@@ -6,6 +6,9 @@
 // timer or end of work. The same seed gives the same interleaving, so a failure is reproduced by its number.
 // No threads, no clock of the machine.
 //
+// Several Systems, each with its streams, stand for the processes of one job: what belongs to a process that is
+// stopped or dead stands still, while time goes on for the others.
+//
 // Threads: one. Owns: its Systems and streams, not those it only drives. Invariants:
 // SimWorld.TheSameSeedIsTheSameOrder, SimWorld.AnotherSeedIsAnotherOrder.
 #pragma once
@@ -31,17 +34,22 @@ class SimWorld {
   SimWorld(const SimWorld&) = delete;
   SimWorld& operator=(const SimWorld&) = delete;
 
+  // Asked before each step: whether the process runs to which something belongs. Empty: always.
+  using Runs = std::function<bool()>;
+
   // A System that somebody else makes with options() and starts runs here too; it is there until the last
   // step.
   System::Options options(System::Options base = {}) const;
-  void drive(System& system) { systems_.push_back(&system); }
+  void drive(System& system, Runs runs = {}) { systems_.push_back({&system, std::move(runs)}); }
 
-  System& system(int index = 0) { return *systems_.at(static_cast<std::size_t>(index)); }
+  System& system(int index = 0) { return *systems_.at(static_cast<std::size_t>(index)).system; }
   int systems() const { return static_cast<int>(systems_.size()); }
   device::SimStream& add_stream(std::string name, device::SimStream::Cost cost = {},
                                 device::Buffer scratch = {});
   // Outlives the world's last step; a simulated transport, say.
-  void add(device::SimRunnable& runnable) { runnables_.push_back(&runnable); }
+  void add(device::SimRunnable& runnable, Runs runs = {}) {
+    runnables_.push_back({&runnable, std::move(runs)});
+  }
   // Called after every event; checks invariants.
   void after_each_event(std::function<void()> check) { checks_.push_back(std::move(check)); }
   void start();  // of its own Systems
@@ -51,6 +59,8 @@ class SimWorld {
   // Until nothing can happen, or `done` holds, or `max_events` have passed. What System::outcome says of the
   // first System that failed; kDeadlineExceeded if it ran out of events (the world is then still whole).
   Status run(std::int64_t max_events = 10'000'000, const std::function<bool()>& done = {});
+  // Whether all actors have ended: what System::wait waits for.
+  static bool has_ended(const System& system);
   // run() to the end, for who asks System::outcome later.
   void settle() { (void)run(); }
 
@@ -61,6 +71,14 @@ class SimWorld {
   std::uint64_t order() const { return order_; }
 
  private:
+  struct Driven {
+    System* system;
+    Runs runs;
+  };
+  struct Added {
+    device::SimRunnable* runnable;
+    Runs runs;
+  };
   std::uint64_t random();
   void note(std::uint64_t what);
 
@@ -69,8 +87,8 @@ class SimWorld {
   VirtualClock clock_;
   std::deque<device::SimStream> streams_;  // before the Systems: their actors hold streams
   std::vector<std::unique_ptr<System>> owned_;
-  std::vector<System*> systems_;  // owned_ and driven
-  std::vector<device::SimRunnable*> runnables_;
+  std::vector<Driven> systems_;  // owned_ and driven
+  std::vector<Added> runnables_;
   std::vector<std::function<void()>> checks_;
   std::int64_t events_ = 0;
   std::uint64_t order_ = 0xcbf29ce484222325u;

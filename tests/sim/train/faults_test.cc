@@ -19,6 +19,7 @@ class Faults : public testing::Test {
   Faults() { set_log_level(LogLevel::kError); }
   ~Faults() override { set_log_level(LogLevel::kInfo); }
 
+  const bool in_memory_ = keep_files_in_memory();
   TemporaryFolder folder_;
   const std::string corpus_ = make_corpus(folder_.path(), 20);
 };
@@ -65,24 +66,10 @@ TEST_F(Faults, AReadThatFailsEndsTheJobAndNamesTheSource) {
   }
 }
 
-class FailsAt final : public StreamDecorator {
- public:
-  FailsAt(std::unique_ptr<device::Stream> inner, int entry) : StreamDecorator(std::move(inner)), left_(entry) {}
-  void enqueue(device::Work work) override {
-    if (left_-- == 0) {
-      inner().enqueue([](device::StreamContext&) { return Status(absl::StatusCode::kInternal, "the device lost its memory"); });
-    }
-    inner().enqueue(std::move(work));
-  }
-
- private:
-  int left_;
-};
-
 TEST_F(Faults, AnErrorOfTheDeviceEndsTheJobWithItsCause) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     TrialOptions options;
-    options.wrap = [&](std::unique_ptr<device::Stream> stream) -> std::unique_ptr<device::Stream> {
+    options.wrap = [&](std::unique_ptr<device::Stream> stream, Rank) -> std::unique_ptr<device::Stream> {
       if (stream->name() != "compute") return stream;
       return std::make_unique<FailsAt>(std::move(stream), 40 + static_cast<int>(seed) * 50);
     };

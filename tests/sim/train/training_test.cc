@@ -7,13 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/log.h"
-#include "runtime/base/sanitizer.h"
+#include "tests/sim/seeds.h"
 #include "tests/sim/train/trial.h"
 
 namespace troupe::test {
 namespace {
-
-constexpr std::uint64_t kSeeds = kSanitized ? 24 : 200;  // 24: each shape of a job once
 
 class Simulation : public testing::Test {
  protected:
@@ -22,6 +20,7 @@ class Simulation : public testing::Test {
 
   std::string folder(const std::string& name) { return absl::StrCat(folder_.path(), "/", name); }
 
+  const bool in_memory_ = keep_files_in_memory();
   TemporaryFolder folder_;
   const std::string corpus_ = make_corpus(folder_.path(), 20);
 };
@@ -38,7 +37,8 @@ TEST_F(Simulation, TrainsWithTheSameBitsUnderEveryOrderOfEvents) {
   ASSERT_TRUE(tied.status.ok()) << tied.status;
   ASSERT_NE(plain.losses, tied.losses);
 
-  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+  const std::uint64_t count = seeds(200, 24);  // 24: each shape of a job once
+  for (std::uint64_t seed = 0; seed < count; ++seed) {
     const JobShape shape = JobShape::of(seed);
     const std::string output = folder(absl::StrCat("seed-", seed));
     const Trial trial = run_trial(seed, shape, corpus_, output);

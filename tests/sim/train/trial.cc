@@ -1,5 +1,9 @@
 #include "tests/sim/train/trial.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -33,15 +37,21 @@ class WithSlowNotifications final : public StreamDecorator {
 };
 
 // Control messages that the mailbox of `actor` may hold besides those of edges: one per (sender, kind).
-std::int64_t control_bound(const std::string& actor, int stages, int blocks, int max_operations, std::int64_t edge_bound) {
+std::int64_t control_bound(const std::string& actor, const JobShape& shape, int blocks, int max_operations, std::int64_t edge_bound) {
   const std::int64_t life = 3;                                                    // start, orderly stop, stop now
-  if (actor == "device") return life + 3 * stages + blocks + max_operations;      // RunTask per pass and shard, OperationCompleted
-  if (actor == "ledger") return life + 2 * blocks + 5;                            // norms and updates; loss, fed, evaluated, saved, stop
-  if (actor == "checkpoint-writer") return life + blocks + 1;                     // SnapshotTaken; SaveRequested
+  const std::int64_t replicas = shape.replicas;
+  if (actor == "device") return life + 3 * shape.pipeline + blocks + max_operations;  // RunTask per pass and shard, OperationCompleted
+  if (actor == "ledger") return life + (blocks + 3) * replicas + 3;               // norms; loss, fed, updated; evaluated, saved, stop
+  if (actor == "replica") return life + 2 * blocks + 8 + replicas;                // norms, updates; what goes to and fro; peers that go
+  if (actor == "replicas") return life + 4 * blocks;                              // asked and ended: gradient, weights
+  if (actor == "checkpoint-writer") return life + blocks + 2 + replicas;          // SnapshotTaken; SaveRequested, WriteShard; ShardWritten
   if (actor == "reporter") return life + kSteps + 1;                              // StepClosed; StorageDone
   if (actor == "source" || actor == "evaluator") return life + 1 + edge_bound * 8;  // OpenStep; BatchRead of each batch being read
   if (absl::StartsWith(actor, "stage-")) return life + 3;                         // TaskDone of each pass
-  if (absl::StartsWith(actor, "shard-")) return life + 2 + 3;                     // gradient of two uses; decided, snapshot, TaskDone
+  if (absl::StartsWith(actor, "shard-")) return life + 2 + 3 + 2;                 // gradient of two uses; decided, snapshot, TaskDone; sums
+  if (absl::StartsWith(actor, "ledger@")) return life + blocks + 4;               // norms; loss, fed, updated, evaluated
+  if (absl::StartsWith(actor, "replica@")) return life + 4;                       // open, decided, snapshot, ended
+  if (absl::StartsWith(actor, "checkpoint-writer@")) return life + 2;
   return 1'000'000;                                                               // the supervisor: every end of an actor
 }
 
@@ -83,9 +93,20 @@ JobShape JobShape::of(std::uint64_t seed) {
   return {.pipeline = pipelines[seed % 3], .tied = seed / 3 % 2 == 1, .evaluate = seed / 6 % 2 == 1, .save = seed / 12 % 2 == 1};
 }
 
+JobShape JobShape::of_replicas(std::uint64_t seed) {
+  const auto bit = [seed](int which) { return (seed >> which) % 2 == 1; };
+  return {.pipeline = bit(3) ? 2 : 1, .tied = bit(2), .evaluate = bit(4), .save = bit(5), .replicas = bit(0) ? 4 : 2, .zero = bit(1) ? 1 : 0};
+}
+
 std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
   std::vector<std::string> all{absl::StrCat("--parallelism.pipeline=", pipeline),
                                absl::StrCat("--model.tied_embeddings=", tied ? "true" : "false")};
+  if (replicas > 1) {
+    for (auto text : {absl::StrCat("--parallelism.data_parallel=", replicas), absl::StrCat("--parallelism.zero=", zero),
+                      std::string("--model.layers=2"), std::string("--model.hidden=64"), std::string("--model.intermediate=96")}) {
+      all.push_back(text);
+    }
+  }
   if (evaluate) {
     for (auto text : {absl::StrCat("--data.validation=", corpus), std::string("--validation.interval=1"), std::string("--validation.steps=3")}) {
       all.push_back(text);
@@ -95,7 +116,7 @@ std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
 }
 
 std::string JobShape::describe() const {
-  return absl::StrCat("pipeline ", pipeline, tied ? ", tied" : "", evaluate ? ", evaluation" : "", save ? ", saves" : "");
+  return absl::StrCat(replicas > 1 ? absl::StrCat(replicas, " replicas, ZeRO-", zero, ", ") : "", "pipeline ", pipeline, tied ? ", tied" : "", evaluate ? ", evaluation" : "", save ? ", saves" : "");
 }
 
 std::string broken_credits(const std::vector<std::shared_ptr<const trace::EdgeProbe>>& edges) {
@@ -110,10 +131,10 @@ std::string broken_credits(const std::vector<std::shared_ptr<const trace::EdgePr
   return {};
 }
 
-Watch::Watch(actor::System& system, int stages, int blocks, int max_operations) : edges_(system.probes().edges()) {
+Watch::Watch(actor::System& system, const JobShape& shape, int blocks, int max_operations) : edges_(system.probes().edges()) {
   for (const auto& row : system.probes().snapshot().actors) {
     const std::int64_t edges = row.name == "supervisor" ? 0 : system.mailbox_bound(system.find(row.name));
-    mailboxes_.push_back({system.probes().find(row.name), edges + control_bound(row.name, stages, blocks, max_operations, edges)});
+    mailboxes_.push_back({system.probes().find(row.name), edges + control_bound(row.name, shape, blocks, max_operations, edges)});
   }
 }
 
@@ -140,39 +161,144 @@ std::string Watch::unfinished() const {
   return text;
 }
 
+bool keep_files_in_memory() {
+  if (access("/dev/shm", W_OK) != 0) return false;
+  setenv("TMPDIR", "/dev/shm", 0);
+  return true;
+}
+
+namespace {
+
+// One process of the job.
+struct Process {
+  std::unique_ptr<comm::Transport> transport;  // none where there is one process
+  std::unique_ptr<actors::TrainingJob> job;
+  std::unique_ptr<Watch> watch;
+  actors::JobSummary memory;                   // at the start
+  ProcessEnd end;
+  bool asked_to_meet = false, met = false;
+
+  // What TrainingJob::wait() does, which would block.
+  void look_for_the_end(std::int64_t now_ns) {
+    if (end.left || !actor::SimWorld::has_ended(job->system())) return;
+    if (end.ended_ns < 0) {
+      end.ended_ns = now_ns;
+      end.status = job->system().outcome();
+    }
+    if (transport == nullptr) {
+      end.left = true;
+    } else if (!end.status.ok() || met) {
+      transport->stop();
+      end.left = true;
+    } else if (!std::exchange(asked_to_meet, true)) {
+      job->meet_others([this](const Status&) { met = true; });
+    }
+  }
+  std::string broken() const {
+    if (!watch->broken().empty()) return watch->broken();
+    const auto now = job->summary();
+    if (now.pool_takes == memory.pool_takes && now.pool_used_bytes == memory.pool_used_bytes) return {};
+    return absl::StrCat("the pool had ", memory.pool_used_bytes, " bytes in use at the start and ", now.pool_used_bytes, " at the end, after ",
+                        now.pool_takes - memory.pool_takes, " more takes");
+  }
+};
+
+std::int64_t lost(const comm::SimNetwork& network) {
+  std::int64_t count = 0;
+  for (int from = 0; from < network.world(); ++from) {
+    for (int to = 0; to < network.world(); ++to) count += network.traffic(Rank(from), Rank(to)).lost;
+  }
+  return count;
+}
+
+void add(std::string& all, std::size_t rank, const std::string& text) {
+  if (!text.empty()) absl::StrAppend(&all, all.empty() ? "" : "; ", "rank ", rank, ": ", text);
+}
+
+}  // namespace
+
 Trial run_trial(std::uint64_t seed, const JobShape& shape, const std::string& corpus, const std::string& output,
                 const TrialOptions& options) {
   actor::SimWorld sim(seed, 0);
-  actors::World world{.kernels = kernels::cpu::table(), .clock = sim.clock(), .system = sim.options(), .make_stream = {},
-                      .max_operations = kMaxOperations};
-  world.make_stream = [&](std::string name, int, device::Buffer scratch) -> std::unique_ptr<device::Stream> {
-    auto cost = cost_of(seed, name);
-    auto stream = std::make_unique<device::SimStream>(std::move(name), sim.clock(), std::move(cost), std::move(scratch));
-    sim.add(*stream);
-    auto slow = std::make_unique<WithSlowNotifications>(std::move(stream));
-    if (options.wrap) return options.wrap(std::move(slow));
-    return slow;
-  };
-  auto job = make_job(small_config(corpus, output), shape.overrides(corpus), world, shape.save);
-  if (!job.ok()) return {.outcome = {.status = job.status()}};
-  auto& running = **job;
-  Watch watch(running.system(), shape.pipeline, static_cast<int>(running.plan().blocks.size()), kMaxOperations);
-  const auto memory = running.summary();
-  sim.drive(running.system());
-  sim.after_each_event([&] {
-    watch.look();
-    if (options.after_each_event) options.after_each_event(running);
-  });
-  running.start();
-  const Status status = sim.run(kMaxEvents);
-  Trial trial{.broken = watch.broken(), .unfinished = watch.unfinished(), .events = sim.events(), .order = sim.order()};
-  const auto now = running.summary();
-  if (trial.broken.empty() && (now.pool_takes != memory.pool_takes || now.pool_used_bytes != memory.pool_used_bytes)) {
-    trial.broken = absl::StrCat("the pool had ", memory.pool_used_bytes, " bytes in use at the start and ", now.pool_used_bytes,
-                                " at the end, after ", now.pool_takes - memory.pool_takes, " more takes");
+  std::unique_ptr<comm::SimNetwork> network;
+  if (shape.replicas > 1) {
+    comm::SimNetworkOptions how{.world = shape.replicas, .seed = seed};
+    how.eager_bytes_most = seed % 3 == 0 ? 0 : 8'192;
+    how.told_of_a_crash = seed % 2 == 0 ? 0 : 0.5;
+    network = std::make_unique<comm::SimNetwork>(sim.clock(), how);
+    sim.add(*network);
   }
-  trial.outcome = read_metrics(output);
+  std::vector<Process> processes(static_cast<std::size_t>(shape.replicas));
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    Process& process = processes[i];
+    const Rank rank(static_cast<std::int32_t>(i));
+    actor::SimWorld::Runs runs;
+    if (network) {
+      process.transport = network->transport(rank);
+      runs = [&network, rank] { return network->runs(rank); };
+    }
+    actors::World world{.kernels = kernels::cpu::table(), .clock = sim.clock(), .system = sim.options(), .make_stream = {},
+                        .max_operations = kMaxOperations, .transport = process.transport.get()};
+    world.make_stream = [&](std::string name, int, device::Buffer scratch) -> std::unique_ptr<device::Stream> {
+      auto cost = cost_of(seed + i * 1'000'003, name);
+      auto stream = std::make_unique<device::SimStream>(std::move(name), sim.clock(), std::move(cost), std::move(scratch));
+      sim.add(*stream, runs);
+      auto slow = std::make_unique<WithSlowNotifications>(std::move(stream));
+      if (options.wrap) return options.wrap(std::move(slow), rank);
+      return slow;
+    };
+    auto job = make_job(small_config(corpus, output), shape.overrides(corpus), world, shape.save);
+    if (!job.ok()) return {.outcome = {.status = job.status()}};
+    process.job = *std::move(job);
+    process.watch = std::make_unique<Watch>(process.job->system(), shape, static_cast<int>(process.job->plan().blocks.size()), kMaxOperations);
+    process.memory = process.job->summary();
+    sim.drive(process.job->system(), runs);
+  }
+  std::int64_t lost_frames = 0;
+  sim.after_each_event([&] {
+    const bool all_there = network && std::none_of(processes.begin(), processes.end(), [](const Process& process) { return process.end.left; });
+    if (all_there) lost_frames = lost(*network);
+    for (auto& process : processes) {
+      process.watch->look();
+      process.look_for_the_end(sim.clock().now_ns());
+    }
+    if (options.after_each_event) options.after_each_event(*processes.front().job);
+  });
+  const RandomStream random({.seed = seed, .use = 77});
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    if (network) {
+      network->at(random.at(i) % 100'000, [&process = processes[i]] { process.job->start(); });
+    } else {
+      processes[i].job->start();
+    }
+  }
+  if (options.befall) options.befall(*network);
+  const Status status = sim.run(kMaxEvents);
+  Trial trial{.outcome = read_metrics(output), .lost_frames = lost_frames};
   trial.outcome.status = status;
+  trial.events = sim.events();
+  trial.order = sim.order();
+  trial.ended_ns = sim.clock().now_ns();
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    auto& process = processes[i];
+    add(trial.broken, i, process.broken());
+    if (!network || !network->has_crashed(Rank(static_cast<std::int32_t>(i)))) add(trial.unfinished, i, process.watch->unfinished());
+    trial.ends.push_back(process.end);
+  }
+  for (int from = 0; network && from < shape.replicas; ++from) {
+    for (int to = 0; to < shape.replicas; ++to) {
+      const auto& traffic = network->traffic(Rank(from), Rank(to));
+      if (traffic.sent != traffic.arrived + traffic.lost && !network->has_crashed(Rank(to))) {
+        add(trial.broken, static_cast<std::size_t>(to),
+            absl::StrCat(traffic.arrived, " frames came and ", traffic.lost, " were lost of ", traffic.sent, " from rank ", from));
+      }
+    }
+  }
+  if (network) absl::StrAppend(&trial.unfinished, network->unfinished());
+  for (auto& process : processes) {
+    if (process.transport) process.transport->stop();  // before the actors and engines go that it would call
+  }
+  for (auto& process : processes) process.job.reset();
   return trial;
 }
 

@@ -1,6 +1,8 @@
 // One training job in the deterministic world: which job, which faults, what must hold after every event, what came out.
 //
-// Threads: one. A trial's seed chooses the order of events and how long the work of each stream takes.
+// A job of several replicas is as many processes: each a TrainingJob with Systems, streams and memory of its own, joined by the simulated
+// network. Threads: one. A trial's seed chooses the order of events, how long the work of each stream and each packet takes, and when
+// each process starts.
 #pragma once
 
 #include <functional>
@@ -8,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/sim/sim_network.h"
 #include "runtime/actor/sim_world.h"
 #include "tests/support/tiny_job.h"
 
@@ -34,14 +37,32 @@ class StreamDecorator : public device::Stream {
   std::unique_ptr<device::Stream> inner_;
 };
 
+// The device fails at its nth entry.
+class FailsAt final : public StreamDecorator {
+ public:
+  FailsAt(std::unique_ptr<device::Stream> inner, int entry) : StreamDecorator(std::move(inner)), left_(entry) {}
+  void enqueue(device::Work work) override {
+    if (left_-- == 0) {
+      inner().enqueue([](device::StreamContext&) { return Status(absl::StatusCode::kInternal, "the device lost its memory"); });
+    }
+    inner().enqueue(std::move(work));
+  }
+
+ private:
+  int left_;
+};
+
 inline constexpr int kSteps = 3;
 
 struct JobShape {
   int pipeline = 1;
   bool tied = false, evaluate = false, save = false;
+  int replicas = 1, zero = 0;
 
   // Goes through all of them as the seed goes up.
   static JobShape of(std::uint64_t seed);
+  // Two layers, blocks of two chunks of the norm: with ZeRO-1 and 4 replicas some hold a part and some none.
+  static JobShape of_replicas(std::uint64_t seed);
   std::vector<std::string> overrides(const std::string& corpus) const;
   std::string describe() const;
 };
@@ -52,7 +73,7 @@ std::string broken_credits(const std::vector<std::shared_ptr<const trace::EdgePr
 // After every event: credits + in flight = capacity on every edge; no mailbox above its bound.
 class Watch {
  public:
-  Watch(actor::System& system, int stages, int blocks, int max_operations);
+  Watch(actor::System& system, const JobShape& shape, int blocks, int max_operations);
   void look();
   // The first thing that was wrong, empty if nothing was.
   const std::string& broken() const { return broken_; }
@@ -69,20 +90,34 @@ class Watch {
   std::string broken_;
 };
 
+// What became of one process.
+struct ProcessEnd {
+  Status status;
+  std::int64_t ended_ns = -1;   // of virtual time; -1: its actors have not ended
+  bool left = false;            // its transport has stopped
+};
+
 struct Trial {
-  Outcome outcome;       // status: of the job, or what was broken
-  std::string broken;    // an invariant; empty if none
-  std::string unfinished;
-  std::int64_t events = 0;
+  Outcome outcome;              // status: of the first process that failed
+  std::string broken;           // an invariant; empty if none
+  std::string unfinished;       // of the processes that have not crashed
+  std::vector<ProcessEnd> ends; // by rank
+  std::int64_t lost_frames = 0; // before the first process left: its receiver had given the sender up
+  std::int64_t events = 0, ended_ns = 0;
   std::uint64_t order = 0;
 };
 
 struct TrialOptions {
-  // Wraps the stream of that name, to plant a fault; gives back what it was given otherwise.
-  std::function<std::unique_ptr<device::Stream>(std::unique_ptr<device::Stream> stream)> wrap;
-  // Looks at the job after every event.
+  // Wraps that stream of that rank, to plant a fault; gives back what it was given otherwise.
+  std::function<std::unique_ptr<device::Stream>(std::unique_ptr<device::Stream> stream, Rank rank)> wrap;
+  // Looks at the job, that of rank 0, after every event.
   std::function<void(actors::TrainingJob& job)> after_each_event;
+  // Plants faults into the network of several replicas, before anything starts.
+  std::function<void(comm::SimNetwork& network)> befall;
 };
+
+// Temporary folders lie in memory from now on, where the machine has such a folder: thousands of files need no disk.
+bool keep_files_in_memory();
 
 Trial run_trial(std::uint64_t seed, const JobShape& shape, const std::string& corpus, const std::string& output,
                 const TrialOptions& options = {});

@@ -118,6 +118,15 @@ TEST(LocalTransport, StopCompletesWhatIsOpen) {
   kept.clear();
 }
 
+TEST(LocalTransport, ARankThatStopsIsReported) {
+  Two two;
+  Awaited<std::string> down;
+  two.b->on_peer_down([&](Rank rank, const Status& cause) { down.give(std::to_string(rank.value) + ": " + std::string(cause.message())); });
+  two.start();
+  two.a->stop();
+  EXPECT_EQ(down.get(), "0: rank 0 stopped its transport");
+}
+
 TEST(LocalTransport, ACutRankIsReportedAndNotReached) {
   Two two;
   Awaited<std::string> down;

@@ -1,0 +1,144 @@
+// One process of a job is lost, in whatever way: all others end in time and say whom they lost; what was saved goes on with the same bits.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/log.h"
+#include "tests/sim/fault.h"
+#include "tests/sim/seeds.h"
+#include "tests/sim/train/trial.h"
+
+namespace troupe::test {
+namespace {
+
+// From what a process hears to its end, and on to the last one's, each hearing it from the one before.
+constexpr std::int64_t kBoundNs = 3'000'000;
+
+class ReplicaFaults : public testing::Test {
+ protected:
+  ReplicaFaults() { set_log_level(LogLevel::kError); }
+  ~ReplicaFaults() override { set_log_level(LogLevel::kInfo); }
+
+  const bool in_memory_ = keep_files_in_memory();
+  TemporaryFolder folder_;
+  const std::string corpus_ = make_corpus(folder_.path(), 20);
+};
+
+// Whom a process names as lost: the first "rank N is down" of its end.
+std::optional<Rank> named(const Status& status) {
+  const std::string text(status.message());
+  for (std::size_t at = text.find("rank "); at != std::string::npos; at = text.find("rank ", at + 1)) {
+    std::int32_t rank = 0;
+    const char* first = text.data() + at + 5;
+    const auto [rest, error] = std::from_chars(first, text.data() + text.size(), rank);
+    if (error == std::errc() && std::string_view(rest).substr(0, 8) == " is down") return Rank(rank);
+  }
+  return std::nullopt;
+}
+
+// A process names one that the fault took from it or from another, who told it; or one that ended before it, and names in its turn if it
+// did not end well. Empty if it does.
+std::string unexplained(const Fault& fault, const std::vector<ProcessEnd>& ends, Rank rank) {
+  for (std::size_t links = 0; links < ends.size(); ++links) {
+    const auto& end = ends[static_cast<std::size_t>(rank.value)];
+    const auto lost = named(end.status);
+    if (!lost) return absl::StrCat("rank ", rank.value, " names nobody: ", std::string(end.status.message()));
+    for (std::size_t other = 0; other < ends.size(); ++other) {
+      if (fault.divides(Rank(static_cast<std::int32_t>(other)), *lost)) return {};
+    }
+    const auto& before = ends[static_cast<std::size_t>(lost->value)];
+    if (before.ended_ns < 0 || before.ended_ns > end.ended_ns) {
+      return absl::StrCat("rank ", rank.value, " names rank ", lost->value, ", which ran: ", std::string(end.status.message()));
+    }
+    if (before.status.ok()) return {};
+    rank = *lost;
+  }
+  return "they name each other";
+}
+
+TEST_F(ReplicaFaults, ALostProcessEndsAllInTimeWithItsName) {
+  const std::uint64_t count = seeds(128, 32);
+  const FaultKind kinds[] = {FaultKind::kCrash, FaultKind::kCut, FaultKind::kPartition, FaultKind::kLongPause};
+  std::map<std::pair<int, bool>, std::vector<double>> whole;  // losses by replicas and tied
+  int failed = 0, through_others = 0, resumed = 0;
+  for (std::uint64_t seed = 0; seed < count; ++seed) {
+    const JobShape shape = JobShape::of_replicas(seed);
+    Draws draws(seed, 6);
+    const std::int64_t takes_ns = shape.save ? 11'000'000 : shape.replicas == 4 ? 4'000'000 : 2'500'000;
+    const Fault fault = Fault::draw(kinds[draws.below(4)], draws, shape.replicas, takes_ns, comm::SimNetworkOptions().heartbeat_timeout_ns);
+    const std::string output = absl::StrCat(folder_.path(), "/seed-", seed);
+    std::int64_t by_ns = 0;
+    const Trial trial = run_trial(seed, shape, corpus_, output, {.befall = [&](comm::SimNetwork& network) {
+      fault.schedule(network);
+      by_ns = fault.heard_by_ns(network) + kBoundNs;
+    }});
+    SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), "), ", fault.describe()));
+    ASSERT_EQ(trial.broken, "");
+    ASSERT_THAT(trial.unfinished, testing::AllOf(testing::Not(testing::HasSubstr("has not ended")), testing::Not(testing::HasSubstr("open"))));
+    bool any_failed = false;
+    for (std::size_t i = 0; i < trial.ends.size(); ++i) {
+      const Rank rank(static_cast<std::int32_t>(i));
+      const auto& end = trial.ends[i];
+      if (fault.kind == FaultKind::kCrash && rank == fault.victim) continue;
+      ASSERT_TRUE(end.left) << "rank " << i;
+      ASSERT_LE(end.ended_ns, std::max(by_ns, takes_ns * 2)) << "rank " << i << ": " << end.status;
+      if (end.status.ok()) {  // the fault came after the job
+        ASSERT_THAT(trial.outcome.steps, testing::ElementsAre(1, 2, 3));
+        continue;
+      }
+      any_failed = true;
+      ASSERT_EQ(unexplained(fault, trial.ends, rank), "");
+      through_others += fault.divides(rank, *named(end.status)) ? 0 : 1;
+    }
+    ASSERT_TRUE(std::is_sorted(trial.outcome.steps.begin(), trial.outcome.steps.end(), std::less_equal<>())) << "a step closed twice";
+    failed += any_failed ? 1 : 0;
+    if (any_failed && shape.save) {
+      const Trial on = run_trial(seed + 1'000'000, shape, corpus_, output);
+      ASSERT_TRUE(on.outcome.status.ok()) << on.outcome.status;
+      ASSERT_THAT(on.outcome.steps, testing::ElementsAre(1, 2, 3));
+      auto& losses = whole[{shape.replicas, shape.tied}];
+      if (losses.empty()) losses = run_trial(seed, shape, corpus_, output + "-whole").outcome.losses;
+      ASSERT_EQ(on.outcome.losses, losses);
+      ++resumed;
+    }
+    std::filesystem::remove_all(output);
+  }
+  printf("%d seeds: in %d somebody failed, %d processes name one that failed before them, %d runs resumed\n", static_cast<int>(count), failed,
+         through_others, resumed);
+  EXPECT_GT(failed, static_cast<int>(count) / 2);
+}
+
+TEST_F(ReplicaFaults, AnErrorOfOneDeviceEndsAllProcesses) {
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    const JobShape shape = JobShape::of_replicas(seed);
+    const Rank broken(static_cast<std::int32_t>(seed / 2) % shape.replicas);
+    TrialOptions options;
+    options.wrap = [&](std::unique_ptr<device::Stream> stream, Rank rank) -> std::unique_ptr<device::Stream> {
+      if (rank != broken || stream->name() != "compute") return stream;
+      return std::make_unique<FailsAt>(std::move(stream), 20 + static_cast<int>(seed) * 10);
+    };
+    const Trial trial = run_trial(seed, shape, corpus_, absl::StrCat(folder_.path(), "/device-", seed), options);
+    SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), ")"));
+    EXPECT_EQ(trial.broken, "");
+    EXPECT_THAT(trial.unfinished, testing::Not(testing::HasSubstr("has not ended")));
+    EXPECT_LT(trial.ended_ns, 20'000'000) << "heard by silence only";
+    for (std::size_t i = 0; i < trial.ends.size(); ++i) {
+      const Status& status = trial.ends[i].status;
+      if (static_cast<std::int32_t>(i) == broken.value) {
+        EXPECT_THAT(std::string(status.message()), testing::HasSubstr("the device lost its memory"));
+      } else {
+        EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+        EXPECT_TRUE(named(status)) << status;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace troupe::test

@@ -1,0 +1,121 @@
+// A job of several replicas, all of its processes in one deterministic world over the simulated network: the numbers never change,
+// whatever the order of events and however slow a process or a link is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu.h"
+#include "runtime/base/log.h"
+#include "tests/sim/fault.h"
+#include "tests/sim/seeds.h"
+#include "tests/sim/train/trial.h"
+
+namespace troupe::test {
+namespace {
+
+class Replicas : public testing::Test {
+ protected:
+  Replicas() { set_log_level(LogLevel::kWarning); }
+  ~Replicas() override { set_log_level(LogLevel::kInfo); }
+
+  std::string folder(const std::string& name) { return absl::StrCat(folder_.path(), "/", name); }
+
+  const bool in_memory_ = keep_files_in_memory();
+  TemporaryFolder folder_;
+  const std::string corpus_ = make_corpus(folder_.path(), 20);
+};
+
+// DESIGN laws 4, 6, 7 and 9.
+TEST_F(Replicas, TrainWithTheSameBitsWhateverIsSlow) {
+  std::map<std::pair<int, bool>, Outcome> on_threads;  // by replicas and tied; ZeRO, stages, evaluation and saves change no bit
+  for (const int replicas : {2, 4}) {
+    for (const bool tied : {false, true}) {
+      const JobShape shape{.tied = tied, .evaluate = true, .replicas = replicas};
+      const std::string output = folder(absl::StrCat("threads-", replicas, tied));
+      Outcome& outcome = on_threads[{replicas, tied}];
+      outcome = run_job(small_config(corpus_, output), shape.overrides(corpus_), kernels::cpu::table());
+      ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+    }
+  }
+  const std::uint64_t count = seeds(112, 32);
+  std::int64_t events = 0;
+  for (std::uint64_t seed = 0; seed < count; ++seed) {
+    const JobShape shape = JobShape::of_replicas(seed);
+    Draws draws(seed, 5);
+    const auto kind = static_cast<FaultKind>(draws.below(static_cast<int>(FaultKind::kShortCut) + 1));
+    const Fault fault = Fault::draw(kind, draws, shape.replicas, 3'000'000, comm::SimNetworkOptions().heartbeat_timeout_ns);
+    const std::string output = folder(absl::StrCat("seed-", seed));
+    const Trial trial = run_trial(seed, shape, corpus_, output, {.befall = [&](comm::SimNetwork& network) { fault.schedule(network); }});
+    SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), "), ", fault.describe()));
+    events += trial.events;
+    ASSERT_EQ(trial.broken, "");
+    ASSERT_EQ(trial.unfinished, "");
+    ASSERT_EQ(trial.lost_frames, 0);
+    for (const auto& end : trial.ends) ASSERT_TRUE(end.status.ok() && end.left) << end.status;
+    const auto& outcome = trial.outcome;
+    ASSERT_THAT(outcome.steps, testing::ElementsAre(1, 2, 3));  // each closed once, in order
+    const Outcome& expected = on_threads[{shape.replicas, shape.tied}];
+    ASSERT_EQ(outcome.losses, expected.losses);
+    ASSERT_EQ(outcome.norms, expected.norms);
+    ASSERT_EQ(outcome.sample_hashes, expected.sample_hashes);
+    ASSERT_EQ(outcome.validation, shape.evaluate ? expected.validation : decltype(expected.validation)());
+    std::filesystem::remove_all(output);
+  }
+  printf("%d seeds, %d events\n", static_cast<int>(count), static_cast<int>(events));
+}
+
+TEST_F(Replicas, TheSameSeedIsTheSameOrder) {
+  const JobShape shape{.pipeline = 2, .evaluate = true, .save = true, .replicas = 4, .zero = 1};
+  const Trial one = run_trial(5, shape, corpus_, folder("one")), two = run_trial(5, shape, corpus_, folder("two"));
+  EXPECT_EQ(one.order, two.order);
+  EXPECT_EQ(one.events, two.events);
+  EXPECT_EQ(one.ended_ns, two.ended_ns);
+  EXPECT_NE(one.order, run_trial(6, shape, corpus_, folder("three")).order);
+}
+
+// Rank 0 is asked to stop while its first step is open.
+TrialOptions stopped_early() {
+  TrialOptions options;
+  options.after_each_event = [stopped = false](actors::TrainingJob& job) mutable {
+    const auto ledger = job.system().probes().find("ledger");
+    if (stopped || ledger->handled_count() < 9) return;
+    job.request_stop("test");
+    stopped = true;
+  };
+  return options;
+}
+
+TEST_F(Replicas, AStopAtRankZeroEndsAllAfterTheOpenStep) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const JobShape shape = JobShape::of_replicas(seed * 5);
+    const Trial trial = run_trial(seed, shape, corpus_, folder(absl::StrCat("stop-", seed)), stopped_early());
+    SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), ")"));
+    EXPECT_EQ(trial.broken, "");
+    EXPECT_THAT(trial.unfinished, testing::Not(testing::HasSubstr("has not ended")));
+    for (const auto& end : trial.ends) EXPECT_TRUE(end.status.ok() && end.left) << end.status;
+    EXPECT_LT(trial.outcome.steps.size(), 3u);
+  }
+}
+
+// A tied model's last block is one chunk of the norm: with ZeRO-1 one replica holds all of it.
+TEST_F(Replicas, ResumeWithTheSameBits) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {  // 2 and 4 replicas, ZeRO 0 and 1, tied or not
+    const JobShape shape = JobShape::of_replicas(seed + 32);
+    ASSERT_TRUE(shape.save);
+    SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), ")"));
+    const Trial whole = run_trial(seed, shape, corpus_, folder(absl::StrCat("whole-", seed)));
+    const std::string output = folder(absl::StrCat("part-", seed));
+    const Trial part = run_trial(seed, shape, corpus_, output, stopped_early());
+    ASSERT_TRUE(part.outcome.status.ok()) << part.outcome.status;
+    ASSERT_LT(part.outcome.steps.size(), 3u);
+    const Trial resumed = run_trial(seed + 100, shape, corpus_, output);
+    EXPECT_EQ(resumed.outcome.losses, whole.outcome.losses);
+    EXPECT_EQ(resumed.outcome.norms, whole.outcome.norms);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::test
