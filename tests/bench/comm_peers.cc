@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
 constexpr int kSilentMostMs = 60'000;
-constexpr double kMiB = 1 << 20;  // ucx_perftest's MB
+constexpr double kPeerMiB = 1 << 20;  // ucx_perftest's MB
 
 Status installed(const std::string& name) {
   const char* path = std::getenv("PATH");
@@ -144,7 +144,7 @@ StatusOr<double> UcxPerftest::ping_s(const std::string& transports, std::int64_t
 StatusOr<double> UcxPerftest::bulk_s(const std::string& transports, std::int64_t bytes, std::int64_t count, int open) {
   TROUPE_ASSIGN_OR_RETURN(const double rate, figure(transports, {"-t", "ucp_am_bw", "-s", absl::StrCat(bytes), "-n", absl::StrCat(count), "-w", "2",
                                                                  "-O", absl::StrCat(open)}, 5));
-  return static_cast<double>(bytes) / (rate * kMiB);
+  return static_cast<double>(bytes) / (rate * kPeerMiB);
 }
 
 StatusOr<double> UcxPerftest::figure(const std::string& transports, const std::vector<std::string>& test, std::size_t column) {
