@@ -138,7 +138,8 @@ void CheckpointWriter::write_when_complete() {
 
 void CheckpointWriter::shard_written(ShardWritten message) {
   if (!message.result.ok() && first_failure_.ok()) {
-    first_failure_ = Status(message.result.code(), absl::StrCat("replica ", message.replica, ": ", std::string(message.result.message())));
+    const std::string who = writers_.size() > 1 ? absl::StrCat("replica ", message.replica, ": ") : "";
+    first_failure_ = Status(message.result.code(), absl::StrCat(who, std::string(message.result.message())));
   }
   // All of them, also after a failure: nobody writes into the folder when it goes.
   if (++written_ < writers_.size()) return;

@@ -75,14 +75,18 @@ Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWat
   if (isatty(STDERR_FILENO)) options.console = actors::Reporter::Console::kBar;
   if (job_world.leads()) {
     options.peak_flops_per_s = actors::measure_matmul_peak(world.kernels, planned.plan.geometry.compute, planned.plan.threads);
+  }
+  const auto announce = [&] {  // the folder is ours, the memory is there
+    if (!job_world.leads()) return;
     log_info(absl::StrCat(planned.plan.parameters, " parameters, ", planned.plan.replicas, " replica(s) of ", planned.plan.stages.size(),
                           " stage(s), ", planned.plan.threads, " threads each, kernels ", world.kernels.name, ", output ",
                           planned.job.job.output));
     log_info(absl::StrCat("mfu = flops of a replica's step / step_s / ", static_cast<std::int64_t>(options.peak_flops_per_s / 1e9),
                           " GFLOP/s, the best matrix product measured now"));
-  }
+  };
   if (job_world.transports().size() > 1) {
     TROUPE_ASSIGN_OR_RETURN(auto replicas, actors::LocalReplicas::create(planned.job, planned.plan, world, options, job_world.transports()));
+    announce();
     signals.watch(replicas->leader());
     const Status status = replicas->run();
     signals.end();
@@ -90,6 +94,7 @@ Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWat
   }
   if (!job_world.transports().empty()) world.transport = job_world.transports().front();
   TROUPE_ASSIGN_OR_RETURN(auto job, actors::TrainingJob::create(planned.job, planned.plan, world, options));
+  announce();
   job->start();
   signals.watch(*job);
   job_world.watch([&job = *job](Rank rank, const Status& cause) { job.peer_went_down(rank, cause); });
