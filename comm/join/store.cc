@@ -245,7 +245,8 @@ Status StoreClient::abort(const std::string& reason) {
 Status StoreClient::goodbye() {
   const Deadline deadline = after(kAnswerHas);
   std::uint32_t id = 0;
-  const auto frame = ask(id, request(protocol::kGoodbye, id, deadline).finish(), deadline);
+  FrameWriter writer = request(protocol::kGoodbye, id, deadline);  // sets id: not among the arguments that read it
+  const auto frame = ask(id, std::move(writer).finish(), deadline);
   const Status status = frame.ok() ? answer(*frame).status() : frame.status();
   if (status.ok()) failed_ = absl::FailedPreconditionError("this process has left the store");
   return status;
