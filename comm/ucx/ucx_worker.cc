@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -48,6 +49,9 @@ void tame_ucx() {
         ucs_debug_disable_signal(signal);
     }
     ucs_log_push_handler(&log_for_ucx);
+    // Else a bulk is copied through the shared memory queue where failures are to be reported, by both sides' cores: half as fast as one
+    // copy by the receiver, and with busy cores (they compute) slower by far. UCX 1.13 reads this setting from the environment alone.
+    setenv("UCX_CMA_MEMORY_INVALIDATE", "y", /*overwrite=*/0);
     return true;
   }();
   static_cast<void>(tamed);
@@ -60,9 +64,6 @@ constexpr std::array kSettings{
     Setting{kSharedMemoryFailures,
             "y"},  // else shared memory silently gives way to tcp where failures are to be reported
     Setting{"KEEPALIVE_INTERVAL", "1s"},  // how soon a killed process is noticed over shared memory
-    // Else a bulk is copied through the shared memory queue where failures are to be reported, by both sides' cores: with busy cores
-    // (they compute) that is 10 to 50 times as slow as one copy by the receiver.
-    Setting{"CMA_MEMORY_INVALIDATE", "y"},
 };
 
 }  // namespace
