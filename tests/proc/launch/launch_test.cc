@@ -440,7 +440,7 @@ Ended run_shell(const std::string& line) {
 }
 
 TEST_F(LaunchJoin, RanksMeetUnderOpenMpi) {
-  if (run_shell("command -v mpirun").exit_code != 0) GTEST_SKIP() << "there is no mpirun";
+  if (run_shell("command -v mpirun").exit_code != 0) GTEST_SKIP() << "skipped because there is no mpirun here";
   const Ended ended = run_shell("mpirun -n 3 --allow-run-as-root --oversubscribe " JOIN_PROGRAM " meet");
   EXPECT_EQ(ended.exit_code, 0) << ended.out;
   for (const std::string rank : {"0", "1", "2"})

@@ -25,6 +25,13 @@ class Failure : public testing::Test {
     ASSERT_EQ(ranks_of(output()).size(), static_cast<std::size_t>(ranks));
   }
   std::string output() const { return run_.output("job"); }
+  // A job of two ranks, each started by a shell that knows its rank: `before` the program, `after` its arguments.
+  Ended run_by_shell(const std::string& before, const std::string& after) const {
+    std::string command = before + "exec";
+    const auto words = launched(run_, 2, "job");
+    for (std::size_t i = 4; i < words.size(); ++i) command += " '" + words[i] + "'";
+    return run_tool({"launch", "--nproc", "2", "--", "sh", "-c", command + " " + after}, run_.folder());
+  }
   void expect_nobody_left() {
     EXPECT_TRUE(wait_until([&] { return ranks_of(output()).empty(); }, kSoon)) << ranks_of(output()).size() << " ranks are left";
   }
@@ -86,7 +93,7 @@ TEST_F(Failure, ARankOfAnotherHostThatIsKilledIsNamed) {
   const pid_t rank = pid_of_rank(output(), 1);
   if (rank > 0) kill(rank, SIGKILL);
   job.join();
-  if (missing()) GTEST_SKIP() << read_text(log);
+  if (missing()) GTEST_SKIP() << "skipped because " << read_text(log);
   EXPECT_THAT(read_text(log), AllOf(HasSubstr("rank 1 on 127.0.0.1"), HasSubstr("signal 9"), HasSubstr("exit code 137"))) << read_text(log);
   expect_nobody_left();
 }
@@ -99,10 +106,7 @@ TEST_F(Failure, AnotherNumberOfProcessesThanReplicasIsRefused) {
 }
 
 TEST_F(Failure, RanksWithDifferentConfigsAreRefused) {
-  std::string command = "exec";
-  auto words = launched(run_, 2, "job");
-  for (std::size_t i = 4; i < words.size(); ++i) command += " '" + words[i] + "'";
-  const Ended ended = run_tool({"launch", "--nproc", "2", "--", "sh", "-c", command + " --optimizer.beta1=0.$((8 + TROUPE_RANK))"}, run_.folder());
+  const Ended ended = run_by_shell("", "--optimizer.beta1=0.$((8 + TROUPE_RANK))");
   EXPECT_NE(ended.exit_code, 0);
   EXPECT_THAT(ended.err, HasSubstr("replica 1 runs another config than this process"));
   expect_nobody_left();
@@ -126,10 +130,7 @@ TEST_F(Failure, WithoutALauncherARankThatFailsEndsTheOthers) {
 }
 
 TEST_F(Failure, ARankThatCannotReadTheCorpusIsNamed) {
-  std::string command = "[ $TROUPE_RANK = 1 ] && more=--data.train=nowhere; exec";
-  auto words = launched(run_, 2, "job");
-  for (std::size_t i = 4; i < words.size(); ++i) command += " '" + words[i] + "'";
-  const Ended ended = run_tool({"launch", "--nproc", "2", "--", "sh", "-c", command + " $more"}, run_.folder());
+  const Ended ended = run_by_shell("[ $TROUPE_RANK = 1 ] && more=--data.train=nowhere; ", "$more");
   EXPECT_NE(ended.exit_code, 0);
   EXPECT_THAT(ended.err, HasSubstr("nowhere"));
   expect_nobody_left();

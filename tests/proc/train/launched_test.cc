@@ -50,7 +50,7 @@ TEST(Launched, ProcessesGiveTheLossesOfOneAndTheBitsOfReplicasInOneProcess) {
 }
 
 TEST(Launched, OpenMpiStartsTheSameJob) {
-  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "no mpirun here";
+  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "skipped because there is no mpirun here";
   const TinyRun run;
   ASSERT_EQ(run_tool(launched(run, 2, "ours"), run.folder()).exit_code, 0);
   std::string command = "cd " + run.folder() + " && mpirun -n 2 --allow-run-as-root --oversubscribe " TROUPE_BINARY;
@@ -66,7 +66,7 @@ TEST(Launched, SlurmStartsTheSameJob) {
   std::string command = WITH_SLURM " srun -n 2 --overcommit " TROUPE_BINARY;
   for (const auto& word : alone(run, "slurm", {"--parallelism.data_parallel=2"})) command += " '" + word + "'";
   const int status = std::system((command + " >" + run.folder() + "/slurm.log 2>&1").c_str());
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << read_text(run.folder() + "/slurm.log");
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "skipped because " << read_text(run.folder() + "/slurm.log");
   ASSERT_EQ(status, 0) << read_text(run.folder() + "/slurm.log");
   EXPECT_EQ(steps_of(run.output("ours")), steps_of(run.output("slurm")));
   EXPECT_THAT(read_text(run.folder() + "/slurm.log"), HasSubstr("found by Slurm"));
@@ -85,7 +85,7 @@ TEST(Launched, ABatchScriptStartsTheSameJob) {
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
   std::ofstream(run.folder() + "/job.sh") << printed.out;
   const int status = std::system(("cd " + run.folder() + " && " WITH_SLURM " sbatch --wait --overcommit job.sh >slurm.log 2>&1").c_str());
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << read_text(run.folder() + "/slurm.log");
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "skipped because " << read_text(run.folder() + "/slurm.log");
   ASSERT_EQ(status, 0) << read_text(run.folder() + "/slurm.log") << read_text(run.folder() + "/tiny-1.log");
   EXPECT_EQ(steps_of(run.output("ours")), steps_of(run.output("batch")));
 }
@@ -108,7 +108,7 @@ TEST(Launched, SshStartsTheSameJobOnAHost) {
   for (const auto& word : alone(run, "ssh", {"--parallelism.data_parallel=2"})) words += " '" + word + "'";
   const int status = std::system((WITH_SSHD " sh -c '\"$0\" launch --hosts 127.0.0.1:2 --ssh \"$SSH\" -- \"$@\"' " TROUPE_BINARY " " TROUPE_BINARY + words + " >" +
                                   run.folder() + "/ssh.log 2>&1").c_str());
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << read_text(run.folder() + "/ssh.log");
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "skipped because " << read_text(run.folder() + "/ssh.log");
   ASSERT_EQ(status, 0) << read_text(run.folder() + "/ssh.log");
   EXPECT_EQ(steps_of(run.output("ours")), steps_of(run.output("ssh")));
 }

@@ -3,7 +3,7 @@
 # and leaves nothing. Needs root, and Debian's slurm-wlm and munge. Exit code: the command's; 77 where they are missing.
 set -euo pipefail
 for program in munged slurmctld slurmd srun; do
-  command -v "$program" >/dev/null || { echo "no $program here"; exit 77; }
+  command -v "$program" >/dev/null || { echo "there is no $program here"; exit 77; }
 done
 [ "$(id -u)" -eq 0 ] || { echo "Slurm's daemons need root"; exit 77; }
 

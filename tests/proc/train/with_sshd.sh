@@ -3,7 +3,7 @@
 # Leaves nothing. Needs Debian's openssh-server and openssh-client. Exit code: the command's; 77 where they are missing.
 set -euo pipefail
 for program in /usr/sbin/sshd ssh ssh-keygen; do
-  command -v "$program" >/dev/null || { echo "no $program here"; exit 77; }
+  command -v "$program" >/dev/null || { echo "there is no $program here"; exit 77; }
 done
 work=$(mktemp -d)
 chmod 700 "$work"

@@ -476,8 +476,11 @@ TEST(UcxTransport, FirstFramesMayComeBeforeTheReceiverStarts) {
 
 TEST(UcxTransport, StopsWithoutHavingBeenStarted) {
   Job job(2);
-  job[0].send({.to = Rank{1}, .header = bytes_of("nobody hears")});
+  std::optional<Status> sent;
+  job[0].send({.to = Rank{1}, .header = bytes_of("nobody hears"), .sent = [&](const Status& status) { sent = status; }});
   job[0].stop();
+  ASSERT_TRUE(sent);
+  EXPECT_TRUE(absl::IsUnavailable(*sent)) << *sent;
 }
 
 TEST(UcxTransport, WantsItsPeersBeforeItStarts) {
