@@ -30,7 +30,7 @@ namespace troupe::comm {
 enum class Lane : std::uint8_t { kControl, kBulk };
 
 // Who takes a frame in the receiving process. The numbers travel: never reuse one.
-enum class Channel : std::uint8_t { kTransport = 0, kActors = 1, kEdges = 2, kCollectives = 3, kTest = 15 };
+enum class Channel : std::uint8_t { kTransport = 0, kActors = 1, kEdges = 2, kCollectives = 3, kSlices = 4, kTest = 15 };
 inline constexpr int kChannels = 16;
 
 inline constexpr std::size_t kHeaderBytesMost = 4096;

@@ -26,6 +26,12 @@ class HeadBlock {
       : config_(config), weights_(weights), gradients_(gradients), projection_(projection),
         projection_gradient_(projection_gradient), chunk_tokens_(chunk_tokens) {}
 
+  // From now on: where weights and gradient sums lie. Kernels get the views when they are enqueued.
+  void bind(BlockWeights weights) { weights_ = weights; }
+  void bind(BlockGradients gradients) { gradients_ = gradients; }
+  void bind_projection(ConstTensorView projection) { projection_ = projection; }
+  void bind_projection_gradient(TensorView gradient) { projection_gradient_ = gradient; }
+
   // Loss of x [N, C]; in training also dnorm and the projection's gradient, of the *sum* of losses. `total` [2] fp64 gets the sum
   // of losses and the number of unmasked tokens, for the host to read.
   task::Task<> loss(Context& context, const HeadFrame& frame, ConstTensorView x, TensorView total);

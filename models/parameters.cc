@@ -1,5 +1,7 @@
 #include "models/parameters.h"
 
+#include <algorithm>
+
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -100,19 +102,23 @@ void add_head(const ModelConfig& c, LayoutBuilder& b) {
   if (!c.tied_embeddings) b.add(Role::kHead, "lm_head.weight", {c.padded_vocabulary, c.hidden}, Init::kNormal, c.vocabulary);
 }
 
+// The block's elements [begin, end).
 template <class T>
-void initialize_as(const ModelConfig& config, const BlockLayout& layout, std::uint64_t seed, T* master) {
-  std::fill(master, master + layout.elements, T(0));
+void initialize_as(const ModelConfig& config, const BlockLayout& layout, std::uint64_t seed, T* master, std::int64_t begin, std::int64_t end) {
+  std::fill(master, master + (end - begin), T(0));
   for (const auto& parameter : layout.parameters) {
-    T* values = master + parameter.offset;
-    const std::int64_t count = parameter.exported_shape().elements();  // padding rows stay zero
-    if (parameter.init == Init::kOne) std::fill(values, values + count, T(1));
+    // padding rows stay zero
+    const std::int64_t from = std::max(begin, parameter.offset);
+    const std::int64_t to = std::min(end, parameter.offset + parameter.exported_shape().elements());
+    if (from >= to) continue;
+    T* values = master + (from - begin);
+    if (parameter.init == Init::kOne) std::fill(values, values + (to - from), T(1));
     if (parameter.init != Init::kNormal && parameter.init != Init::kResidualNormal) continue;
     const double std = parameter.init == Init::kNormal ? config.init_std
                                                        : config.init_std / std::sqrt(2.0 * static_cast<double>(config.layers));
     const RandomStream random({.seed = seed, .layer = parameter.index, .use = -1});
-    for (std::int64_t i = 0; i < count; ++i) {
-      values[i] = static_cast<T>(static_cast<float>(std * random.normal(static_cast<std::uint64_t>(i))));
+    for (std::int64_t i = 0; i < to - from; ++i) {
+      values[i] = static_cast<T>(static_cast<float>(std * random.normal(static_cast<std::uint64_t>(from - parameter.offset + i))));
     }
   }
 }
@@ -150,12 +156,13 @@ std::int64_t parameter_count(const ModelConfig& config) {
          block_layout(config, config.head_block()).parameter_count;
 }
 
-void initialize(const ModelConfig& config, const BlockLayout& layout, std::uint64_t seed, device::TensorView master) {
-  TROUPE_CHECK(master.elements() == layout.elements) << "master of another size";
+void initialize(const ModelConfig& config, const BlockLayout& layout, std::uint64_t seed, device::TensorView master, std::int64_t begin) {
+  const std::int64_t end = begin + master.elements();
+  TROUPE_CHECK(begin >= 0 && end <= layout.elements) << "elements [" << begin << ", " << end << ") of a block of " << layout.elements;
   if (master.type() == device::DType::kF64) {
-    initialize_as(config, layout, seed, master.data<double>());
+    initialize_as(config, layout, seed, master.data<double>(), begin, end);
   } else {
-    initialize_as(config, layout, seed, master.data<float>());
+    initialize_as(config, layout, seed, master.data<float>(), begin, end);
   }
 }
 

@@ -85,7 +85,8 @@ class BlockTensors {
 using BlockWeights = BlockTensors<device::ConstTensorView>;
 using BlockGradients = BlockTensors<device::TensorView>;
 
-// Writes the initial values of one block into `master` (fp32 or fp64, [elements]). Host code, start-up only: not a kernel.
-void initialize(const ModelConfig& config, const BlockLayout& layout, std::uint64_t seed, device::TensorView master);
+// Writes the initial values of the block's elements from `begin` on into `master` (fp32 or fp64), as many as it holds. Every value depends
+// on its own place only, so parts of a block are made apart. Host code, start-up only: not a kernel.
+void initialize(const ModelConfig& config, const BlockLayout& layout, std::uint64_t seed, device::TensorView master, std::int64_t begin = 0);
 
 }  // namespace troupe::models

@@ -60,6 +60,10 @@ class TransformerBlock {
                    ConstTensorView inverse_frequency)
       : config_(config), block_(block), weights_(weights), gradients_(gradients), inverse_frequency_(inverse_frequency) {}
 
+  // From now on: where weights and gradient sums lie. Kernels get the views when they are enqueued.
+  void bind(BlockWeights weights) { weights_ = weights; }
+  void bind(BlockGradients gradients) { gradients_ = gradients; }
+
   task::Task<> forward(Context& context, const TransformerFrame& frame, ConstTensorView x, TensorView y);
   // Fills again what `recompute` did not keep.
   task::Task<> recompute(Context& context, Recompute recompute, const TransformerFrame& frame, ConstTensorView x);

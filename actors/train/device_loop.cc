@@ -13,6 +13,7 @@ constexpr double kRateWeight = 0.05;
 DeviceLoop::DeviceLoop(device::Stream& stream, const Clock& clock, int max_operations)
     : stream_(stream), clock_(clock), max_operations_(max_operations) {
   on(&DeviceLoop::run);
+  on(&DeviceLoop::open);
   on(&DeviceLoop::completed);
 }
 
@@ -22,12 +23,21 @@ void DeviceLoop::run(RunTask message) {
   fill();
 }
 
+void DeviceLoop::open(OpenGate message) {
+  task::TaskRun* waiting = message.gate->open();
+  if (!waiting) return;
+  waiting->resume();
+  place(static_cast<DeviceTask&>(*waiting));
+  fill();
+}
+
 void DeviceLoop::place(DeviceTask& task) {
   if (task.done()) {
     send(task.owner(), TaskDone{task.token(), stream_.record()});
     return;
   }
-  TROUPE_CHECK(task.turn() != nullptr) << "a task of " << task.owner().name() << " waits for something that is no turn";
+  if (task.at_gate()) return;  // OpenGate brings it back
+  TROUPE_CHECK(task.turn() != nullptr) << "a task of " << task.owner().name() << " waits for something that is neither turn nor gate";
   ready_.push(task.turn()->key, &task);
 }
 

@@ -2,6 +2,7 @@
 //
 // Acts:  RunTask -> the task runs to its first turn and waits in the queue; whenever the device has room, the most urgent turn is
 //        taken: the task enqueues its kernels up to its next turn. OperationCompleted -> room again.
+//        OpenGate -> the task that waits at that gate goes on to its next turn.
 //        A task that has ended -> TaskDone to its owner, with the event after which all its work is done.
 // Room:  at most kRunAhead of estimated device time is enqueued and not completed, but always two operations, so that the device
 //        finds the next one waiting. Estimates come from the operations' costs and the measured rate.
@@ -36,6 +37,10 @@ class DeviceTask : public task::TaskRun {
 struct RunTask {
   DeviceTask* task = nullptr;
 };
+// What the task asked for is there. The gate is the asking task's: it does not end before it has passed it.
+struct OpenGate {
+  task::Gate* gate = nullptr;
+};
 // All of the task's work is enqueued, and done after `done`.
 struct TaskDone {
   std::uint64_t token = 0;
@@ -59,6 +64,7 @@ class DeviceLoop : public actor::Actor {
 
  private:
   void run(RunTask message);
+  void open(OpenGate message);
   void completed(OperationCompleted message);
   void place(DeviceTask& task);
   void fill();

@@ -1,4 +1,4 @@
-// Coroutines for work that waits: a pass over a stage's blocks, later a gather or a collective. Resumed by a trampoline.
+// Coroutines for work that waits: a pass over a stage's blocks waits for its turns on the device, for gathered weights, for room. Resumed by a trampoline.
 //
 // A Task<> starts when it is awaited or given to a TaskRun. `co_await child` runs the child on the same TaskRun. Every await_suspend here
 // returns void and leaves the next handle with the TaskRun, whose loop resumes it: no symmetric transfer, so a million awaits that
@@ -83,6 +83,30 @@ struct Turn {
   void await_resume() {}
 };
 
+// co_await gate: suspends until the gate is opened; one that is open does not suspend. For what a task waits for from outside: room,
+// or data on its way. Opened once, where tasks are resumed (the device loop); it outlives the task's wait.
+class Gate {
+ public:
+  Gate() = default;
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  // The task that waits at it, for the caller to resume; null where none has come yet.
+  TaskRun* open() {
+    open_ = true;
+    return std::exchange(waiting_, nullptr);
+  }
+
+  bool await_ready() const { return open_; }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> self);
+  void await_resume() {}
+
+ private:
+  bool open_ = false;
+  TaskRun* waiting_ = nullptr;
+};
+
 // One root task and where it stands.
 class TaskRun {
  public:
@@ -93,21 +117,25 @@ class TaskRun {
   // Runs until the task waits for something or has ended.
   void resume() {
     turn_ = nullptr;
+    at_gate_ = false;
     suspended_ = false;
     while (next_ && !suspended_) std::exchange(next_, {}).resume();
   }
   bool done() const { return done_; }
   // The turn it waits for; null when it is done or waits for something else.
   const Turn* turn() const { return turn_; }
+  bool at_gate() const { return at_gate_; }
 
  private:
   friend struct Turn;
+  friend class Gate;
   friend struct PromiseBase;
   friend class Task<void>;
 
   Task<> root_;
   std::coroutine_handle<> next_;
   const Turn* turn_ = nullptr;
+  bool at_gate_ = false;
   bool suspended_ = false;  // waits for the outside; `next_` goes on when resumed
   bool done_ = false;
 };
@@ -134,6 +162,16 @@ void Turn::await_suspend(std::coroutine_handle<Promise> self) {
   TaskRun& run = *self.promise().run;
   run.turn_ = this;
   run.next_ = self;  // resumed when the device loop calls TaskRun::resume
+  run.suspended_ = true;
+}
+
+template <class Promise>
+void Gate::await_suspend(std::coroutine_handle<Promise> self) {
+  TaskRun& run = *self.promise().run;
+  TROUPE_CHECK(waiting_ == nullptr) << "two tasks wait at one gate";
+  waiting_ = &run;
+  run.at_gate_ = true;
+  run.next_ = self;
   run.suspended_ = true;
 }
 
