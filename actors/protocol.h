@@ -9,6 +9,7 @@
 //   ledger --OpenStep--> source --Batch--> stages ==Activation==> ... (loss) --StepLossMeasured--> ledger
 //                                          stages <==Gradient====
 //   stages --BlockGradientReady--> shards --CollectiveRequested--> group --CollectiveDone--> shards (actors/control)
+//   (ZeRO-2, 3: stages --GradientInRoom--> shards for each micro-batch; ZeRO-3: stages --WeightsWanted--> rooms for gathered weights)
 //   shards --NormMeasured--> ledger --StepDecided--> shards --ShardUpdated--> replica --ReplicaUpdated--> ledger
 //   ledger --SnapshotRequested--> shards --SnapshotTaken--> checkpoint writers;  ledger --SaveRequested--> writer of replica 0
 //   --WriteShard--> writers --ShardWritten--> writer of replica 0 --SaveDone--> ledger
@@ -21,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/plan/rooms.h"
 #include "models/context.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status.h"
@@ -73,9 +75,11 @@ struct StepLossMeasured {
   LossTotal total;    // folded in micro-batch order
   int replica = 0;    // set by the replica on the way to the ledger
 };
-// The gradient sum of a block (or of a tied embedding's use in the head) holds all micro-batches of the step.
+// The gradient sum of a block (or of a tied embedding's use in the head) holds all micro-batches of the step. With several replicas: on
+// the device too, not only on the stream.
 struct BlockGradientReady {
   StepId step;
+  plan::GradientUse use = plan::GradientUse::kBlock;
 };
 struct NormMeasured {
   StepId step;

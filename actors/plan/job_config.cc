@@ -19,7 +19,6 @@ constexpr NotYet kNotYet[] = {
     {"parallelism.tensor", [](const JobConfig& c) { return c.parallelism.tensor; }, 1},
     {"parallelism.context", [](const JobConfig& c) { return c.parallelism.context; }, 1},
     {"parallelism.expert", [](const JobConfig& c) { return c.parallelism.expert; }, 1},
-    {"parallelism.zero", [](const JobConfig& c) { return c.parallelism.zero; }, 1},
 };
 
 // Collects faults; says a setting with its value and where that came from.

@@ -251,6 +251,14 @@ void declare_plan(ConfigSchema& schema, ParallelismSection& parallelism) {
       .between(0, 3)
       .known_as({"zero_stage", "fsdp", "stage"});
   schema
+      .add("parallelism.prefetch", &parallelism.prefetch,
+           "with zero = 3: blocks gathered ahead of the one that computes; at most that many and one are gathered at once")
+      .between(0, 1024)
+      .known_as({"stage3_prefetch_bucket_size", "forward_prefetch", "limit_all_gathers"});
+  schema
+      .add("parallelism.reshard_after_forward", &parallelism.reshard_after_forward,
+           "with zero = 3: weights are gathered again for the backward; false keeps all of a step's, as zero = 2 does");
+  schema
       .add_choice("parallelism.schedule", &parallelism.schedule,
                   {{"1f1b", ScheduleName::kOneForwardOneBackward}, {"gpipe", ScheduleName::kGpipe}},
                   "order of forward and backward over stages")

@@ -104,7 +104,7 @@ std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels) {
 
 void count_memory(Plan& plan) {
   device::CountingAllocator count;
-  for (const auto& stage : plan.stages) StageMemory::take(plan.model, stage, plan.stage_options(), count);
+  for (const auto& stage : plan.stages) StageMemory::take(plan.model, stage, plan.stage_options(stage), count);
   for (const auto& block : plan.blocks) {
     // as for the replica whose part is the largest
     const auto parts = plan.share(0).parts(block.elements);
@@ -157,6 +157,8 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.global_batch = job.training.global_batch;
   plan.replicas = job.parallelism.data_parallel;
   plan.zero = job.parallelism.zero;
+  plan.prefetch = job.parallelism.prefetch;
+  plan.reshard_after_forward = job.parallelism.reshard_after_forward;
   plan.micro_batches = static_cast<int>(plan.global_batch / job.training.micro_batch / plan.replicas);
   plan.evaluation_batches =
       job.validation.interval > 0 ? static_cast<int>(job.validation.steps * job.validation.batch / job.training.micro_batch) : 0;

@@ -39,6 +39,8 @@ struct Plan {
   models::Recompute recompute = models::Recompute::kNone;
   int replicas = 1;                    // data-parallel
   int zero = 0;                        // what of a block is split over them
+  int prefetch = 1;                    // ZeRO-3: blocks gathered ahead of the one that computes
+  bool reshard_after_forward = true;   // ZeRO-3: gathered again for the backward
   int micro_batches = 1;               // of a step and replica
   int evaluation_batches = 0;          // per evaluation
   std::int64_t global_batch = 1;
@@ -57,7 +59,9 @@ struct Plan {
   std::int64_t pool_bytes = 0;         // what the device pool must hold
   std::int64_t total_bytes = 0;
 
-  StageOptions stage_options() const { return {geometry, recompute, micro_batches, evaluation_batches}; }
+  StageOptions stage_options(const StageShape& shape) const {
+    return {geometry, recompute, micro_batches, evaluation_batches, RoomShape::of(*this, shape)};
+  }
   ShardShare share(int replica) const { return {replica, replicas, zero}; }
   std::int64_t tokens_per_step() const { return global_batch * geometry.seq_len; }
 };

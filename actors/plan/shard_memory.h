@@ -9,32 +9,50 @@ namespace troupe::plan {
 
 using device::Tensor;
 
-// Which of a block's elements are a replica's: those it saves, and with ZeRO those it holds the master and the moments of.
+// Which of a block's elements are a replica's: those it saves, and with ZeRO those it holds the master and the moments (1), the gradient sum
+// (2) and the weights (3) of.
 struct ShardShare {
   int replica = 0, replicas = 1;
   int zero = 0;
 
   // The cut of a block's elements over the replicas, at multiples of the norm's chunks, so that the norm has one order of sums.
   comm::Parts parts(std::int64_t elements) const { return comm::Parts::equal(elements, replicas, kernels::kNormChunk); }
+  // The same cut, of a block's elements [begin, end) alone.
+  comm::Parts parts(std::int64_t elements, std::int64_t begin, std::int64_t end) const;
   bool splits_optimizer() const { return zero >= 1 && replicas > 1; }
+  bool splits_gradients() const { return zero >= 2 && replicas > 1; }
+  // A block of one chunk, or without a matrix, is not worth a gather: its weights stay whole everywhere.
+  bool splits_weights(const models::BlockLayout& layout) const;
 };
 
 // `own`: the part of this replica; `held`: the own part where the optimizer is split, else all.
 struct ShardMemory {
   std::int64_t own_begin = 0, own_end = 0, held_begin = 0, held_end = 0;
   Tensor master, m, v;               // [held] fp32
-  Tensor gradient;                   // [elements] fp32
-  Tensor weights;                    // [elements] of the compute type; fp32 computes with the master itself
-  Tensor head_gradient;              // [Vp C] fp32: a tied embedding's second use, summed apart
+  Tensor gradient;                   // [elements] fp32; [held] where gradients are split
+  Tensor weights;                    // [elements] of the compute type, [held] where weights are split; fp32 computes with the master itself
+  Tensor head_gradient;              // [Vp C] fp32: a tied embedding's second use, summed apart; where gradients are split, of the held part
   Tensor norm_chunks;                // [chunks] fp64
   Tensor snapshot_master, snapshot_m, snapshot_v;  // [own] a consistent copy being written; only where checkpoints are taken
 
   static ShardMemory take(const models::ModelConfig& model, const models::BlockLayout& layout, device::DType compute,
                           bool snapshots, device::Allocator& from, const ShardShare& share = {});
 
-  // A part of the held elements, given by its place in the block.
+  // Elements [begin, end) of the block, given by their place in it, in a buffer that holds all of them or the held part.
   device::TensorView of_held(const Tensor& flat, std::int64_t begin, std::int64_t end) const {
     return flat.view().rows(begin - held_begin, end - held_begin);
+  }
+  device::TensorView gradient_of(std::int64_t begin, std::int64_t end) const { return of(gradient, gradient_begin, begin, end); }
+  device::TensorView weights_of(std::int64_t begin, std::int64_t end) const { return of(weights, weights_begin, begin, end); }
+  // Nothing where [begin, end) has none of the tied rows.
+  device::TensorView head_gradient_of(std::int64_t begin, std::int64_t end) const;
+
+  std::int64_t gradient_begin = 0, weights_begin = 0;  // the first element of those buffers
+  std::int64_t head_begin = 0, head_end = 0;           // the elements of head_gradient
+
+ private:
+  static device::TensorView of(const Tensor& flat, std::int64_t first, std::int64_t begin, std::int64_t end) {
+    return flat.view().rows(begin - first, end - first);
   }
 };
 

@@ -57,6 +57,7 @@ StageMemory StageMemory::take(const models::ModelConfig& model, const StageShape
   for (int i = 0; i < shape.activation_credits; ++i) memory.activations_out.push_back(from.take("edges", g.compute, rows));
   for (int i = 0; i < shape.gradient_credits; ++i) memory.gradients_out.push_back(from.take("edges", g.compute, rows));
   if (shape.last()) memory.loss_totals = from.take("workspace", DType::kF64, {options.micro_batches, 2});
+  memory.rooms = RoomMemory::take(options.rooms, g, from);
   if (options.evaluation_batches > 0) take_evaluation(memory, model, shape, options, from);
   return memory;
 }

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "actors/plan/rooms.h"
 #include "models/context.h"
 #include "models/head_block.h"
 #include "models/transformer_block.h"
@@ -35,6 +36,7 @@ struct StageOptions {
   models::Recompute recompute = models::Recompute::kNone;
   int micro_batches = 1;             // of a step
   int evaluation_batches = 0;        // 0: no evaluation
+  RoomShape rooms{};
 };
 
 // One micro-batch on its way through a stage.
@@ -54,6 +56,8 @@ struct StageMemory {
   Tensor residual_gradients[2];                        // dy and dx of a block, in turn
   std::vector<Tensor> activations_out, gradients_out;  // per credit
   Tensor loss_totals;                                  // last stage: [micro-batches, 2] fp64, loss sum and token count
+
+  RoomMemory rooms;                                    // of split blocks
 
   // Forward only: nothing is kept from block to block.
   std::vector<models::MicroBatchInputs> evaluation_inputs;

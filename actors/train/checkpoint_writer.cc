@@ -207,7 +207,6 @@ StatusOr<RunState> restore(const checkpoint::CheckpointReader& reader, const pla
   for (std::size_t block = 0; block < shards.size(); ++block) {
     const auto& shard = shards[block];
     const Range held{shard.held_begin, shard.held_end};
-    const bool split = shard.held_end - shard.held_begin < plan.blocks[block].elements;
     for (const auto& parameter : plan.blocks[block].parameters) {
       Status loaded;
       const auto load = [&](TensorKind kind, const Range& part, const device::Tensor& into, std::int64_t first) {
@@ -216,13 +215,9 @@ StatusOr<RunState> restore(const checkpoint::CheckpointReader& reader, const pla
         });
       };
       const Range part = common(exported(parameter), held);
+      load(TensorKind::kParameter, part, shard.master, held.begin);
       load(TensorKind::kAdamM, part, shard.m, held.begin);
       load(TensorKind::kAdamV, part, shard.v, held.begin);
-      if (split) {
-        load(TensorKind::kParameter, exported(parameter), shard.gradient, 0);
-      } else {
-        load(TensorKind::kParameter, part, shard.master, 0);
-      }
       TROUPE_RETURN_IF_ERROR(loaded);
     }
   }

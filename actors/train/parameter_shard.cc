@@ -11,10 +11,12 @@ using device::StreamContext, device::TensorView;
 
 ParameterShard::ParameterShard(Setup setup) : setup_(std::move(setup)), step_(setup_.start) {
   on(&ParameterShard::gradient_ready);
+  on(&ParameterShard::gradient_in_room);
   on(&ParameterShard::collective_done);
   on(&ParameterShard::decided);
   on(&ParameterShard::snapshot_requested);
   on(&ParameterShard::task_done);
+  on(&ParameterShard::weights_written);
 }
 
 void ParameterShard::connect_to(actor::Ref device, actor::Ref replica, actor::Ref writer, actor::Ref replicas) {
@@ -24,33 +26,80 @@ void ParameterShard::connect_to(actor::Ref device, actor::Ref replica, actor::Re
   replicas_ = std::move(replicas);
 }
 
-void ParameterShard::started() { run(publish(), Work::kPublish); }
+void ParameterShard::started() { run(publish(), Work::kPublish, ends_of_update()); }
 
-void ParameterShard::run(task::Task<> body, Work work) {
-  TROUPE_CHECK(!task_) << name() << " was asked for two things at once";
-  task_ = std::make_unique<DeviceTask>(std::move(body), self(), static_cast<std::uint64_t>(work));
+void ParameterShard::run(task::Task<> body, Work work, int ends) {
+  next_.push_back({std::move(body), work, ends});
+  start_next();
+}
+
+void ParameterShard::start_next() {
+  if (task_ || next_.empty()) return;
+  if (next_.front().ends > 0) update_ends_ = next_.front().ends;
+  task_ = std::make_unique<DeviceTask>(std::move(next_.front().body), self(), static_cast<std::uint64_t>(next_.front().work));
+  next_.pop_front();
   send(device_, RunTask{task_.get()});
 }
 
 void ParameterShard::gradient_ready(BlockGradientReady message) {
-  if (++uses_ready_ < setup_.uses) return;
-  uses_ready_ = 0;
-  run(add_uses(message.step), Work::kAddUses);
+  if (setup_.share.replicas == 1) return summed(message.step);
+  const auto& m = setup_.memory;
+  const bool projection = message.use == plan::GradientUse::kProjection;
+  const std::int64_t elements = setup_.layout.elements;
+  reduce(message.step, MicroBatchId(0), message.use, projection ? m.head_gradient.view() : m.gradient.view(),
+         projection ? setup_.share.parts(elements, m.head_begin, m.head_end) : setup_.share.parts(elements));
 }
 
-// Either answer may come before the device loop tells that the task which asked has ended.
+void ParameterShard::gradient_in_room(GradientInRoom message) {
+  const Over over = message.use == plan::GradientUse::kProjection ? Over::kProjectionGradient : Over::kGradient;
+  addends_.push_back({.gradient = message, .operation = operation(message.step, message.micro_batch, over)});
+  reduce(message.step, message.micro_batch, message.use, message.flat,
+         setup_.share.parts(setup_.layout.elements, message.range.begin, message.range.end));
+}
+
+// What is reduced lies on the device already.
+void ParameterShard::reduce(StepId step, MicroBatchId micro_batch, plan::GradientUse use, TensorView flat, comm::Parts parts) {
+  const bool projection = use == plan::GradientUse::kProjection;
+  send(replicas_,
+       CollectiveRequested{.operation = operation(step, micro_batch, projection ? Over::kProjectionGradient : Over::kGradient),
+                           .collective = {.kind = setup_.share.splits_optimizer() ? comm::CollectiveKind::kReduceScatter
+                                                                                  : comm::CollectiveKind::kAllReduce,
+                                          .type = flat.type(), .data = static_cast<std::byte*>(flat.raw()), .parts = std::move(parts),
+                                          .what = absl::StrCat(projection ? "projection's gradient of block " : "gradient of block ",
+                                                               setup_.layout.block.value)},
+                           .asker = self()});
+}
+
+comm::OperationId ParameterShard::operation(StepId step, MicroBatchId micro_batch, Over over) const {
+  const std::int64_t block = step.value * setup_.model.blocks() + setup_.layout.block.value;
+  return comm::OperationId((block * setup_.micro_batches + micro_batch.value) * 3 + static_cast<std::int64_t>(over));
+}
+
 void ParameterShard::collective_done(CollectiveDone message) {
-  const auto over = static_cast<Over>(message.operation.value % 2);
-  const StepId step(message.operation.value / 2 / setup_.model.blocks());
-  if (over == Over::kWeights && task_) {
-    early_weights_ = true;
-  } else if (over == Over::kWeights) {
-    updated();
-  } else if (task_) {
-    early_sum_ = step;
-  } else {
-    run(measure_norm(step), Work::kNorm);
+  if (static_cast<Over>(message.operation.value % 3) == Over::kWeights) return update_end();
+  if (!setup_.share.splits_gradients()) return summed(StepId(message.operation.value / 3 / setup_.micro_batches / setup_.model.blocks()));
+  const auto addend = std::find_if(addends_.begin(), addends_.end(), [&](const Addend& a) { return a.operation == message.operation; });
+  TROUPE_CHECK(addend != addends_.end()) << name() << " knows nothing of operation " << message.operation;
+  addend->reduced = true;
+  add_what_is_reduced();
+}
+
+void ParameterShard::add_what_is_reduced() {
+  while (!addends_.empty() && addends_.front().reduced) {
+    const GradientInRoom addend = std::move(addends_.front().gradient);
+    addends_.pop_front();
+    run(accumulate(addend), Work::kAccumulate);
+    if (addend.last) summed(addend.step);
   }
+}
+
+// One use of the block has its sum.
+void ParameterShard::summed(StepId step) {
+  if (++uses_summed_ < setup_.uses) return;
+  uses_summed_ = 0;
+  summed_ = true;
+  run(measure_norm(step), Work::kNorm);
+  if (early_decision_) decided(*std::exchange(early_decision_, std::nullopt));
 }
 
 void ParameterShard::decided(StepDecided message) {
@@ -58,9 +107,10 @@ void ParameterShard::decided(StepDecided message) {
   if (!summed_) {
     // The ledger knows what it needs of this block before we do: from another replica, or from the stream.
     early_decision_ = message;
-  } else {
-    run(update(message), Work::kUpdate);
+    return;
   }
+  summed_ = false;
+  run(update(message), Work::kUpdate, message.skip ? 1 : ends_of_update());
 }
 
 void ParameterShard::snapshot_requested(SnapshotRequested message) {
@@ -81,30 +131,19 @@ void ParameterShard::snapshot_requested(SnapshotRequested message) {
 
 void ParameterShard::task_done(TaskDone message) {
   task_.reset();
-  switch (static_cast<Work>(message.token)) {
-    case Work::kAddUses:
-      if (setup_.share.replicas > 1) {  // the stream itself asks for the sum over replicas
-        if (early_sum_) run(measure_norm(*std::exchange(early_sum_, std::nullopt)), Work::kNorm);
-        return;
-      }
-      [[fallthrough]];
-    case Work::kNorm:  // the stream itself tells the value
-      summed_ = true;
-      if (early_decision_) run(update(*std::exchange(early_decision_, std::nullopt)), Work::kUpdate);
-      return;
-    case Work::kUpdate:
-      summed_ = false;
-      updated_ = message.done;
-      if (!gathers_) return updated();
-      if (std::exchange(early_weights_, false)) updated();
-      return;
-    case Work::kPublish:
-      updated_ = message.done;
-      return updated();
+  const auto work = static_cast<Work>(message.token);
+  if (work == Work::kPublish || work == Work::kUpdate) {
+    updated_ = message.done;
+    update_end();
   }
+  start_next();
 }
 
-void ParameterShard::updated() { send(replica_, ShardUpdated{step_, setup_.layout.block}); }
+void ParameterShard::weights_written(WeightsWritten) { update_end(); }
+
+void ParameterShard::update_end() {
+  if (--update_ends_ == 0) send(replica_, ShardUpdated{step_, setup_.layout.block});
+}
 
 task::Turn ParameterShard::turn(StepId step, double bytes_per_element) const {
   // A byte moved takes about as long as ten operations of a matrix product.
@@ -115,57 +154,57 @@ task::Turn ParameterShard::turn(StepId step, double bytes_per_element) const {
 task::Task<> ParameterShard::publish() {
   co_await turn(setup_.start, 10);
   auto& m = setup_.memory;
-  // Where the master is a part only, the first values lie in the gradient's room. As restore() has it: a small block's one chunk is whole.
-  const bool split = m.held_end - m.held_begin < setup_.layout.elements;
-  const TensorView first = split ? m.gradient.view() : m.master.view();
   if (!setup_.restored) {
-    setup_.compute.enqueue([this, first](StreamContext&) { models::initialize(setup_.model, setup_.layout, setup_.seed, first); });
+    setup_.compute.enqueue([this, master = m.master.view()](StreamContext&) {
+      models::initialize(setup_.model, setup_.layout, setup_.seed, master, setup_.memory.held_begin);
+    });
   }
-  const auto copy = [&](TensorView from, TensorView to) {
-    if (from.raw() == to.raw()) return;
-    setup_.compute.enqueue([from, to](StreamContext&) { std::memcpy(to.raw(), from.raw(), static_cast<std::size_t>(from.bytes())); });
-  };
-  if (m.weights.type() == first.type()) {
-    copy(first, m.weights);  // the master lies in it
-  } else {
-    setup_.kernels.cast(setup_.compute, {m.weights, first});
-    copy(first.rows(m.held_begin - (split ? 0 : m.held_begin), m.held_end - (split ? 0 : m.held_begin)), m.master);
-  }
-  if (split) setup_.kernels.fill(setup_.compute, {m.gradient, 0});
+  // fp32 computes with the master itself
+  if (m.weights.type() != m.master.type()) setup_.kernels.cast(setup_.compute, {m.weights_of(m.held_begin, m.held_end), m.master});
+  publish_weights(setup_.start);
 }
 
-// With one replica the sum is complete then: its norm follows in the same turn.
-task::Task<> ParameterShard::add_uses(StepId step) {
-  const auto& share = setup_.share;
-  co_await turn(step, share.replicas > 1 ? 0 : 4);
-  auto& m = setup_.memory;
-  if (m.head_gradient) {
-    const auto rows = models::BlockGradients(setup_.layout, m.gradient)[models::Role::kTokenEmbedding];
-    setup_.kernels.add(setup_.compute, {rows, rows, m.head_gradient});
-    setup_.kernels.fill(setup_.compute, {m.head_gradient, 0});
+// Where others read what this replica has written: the update ends when they can.
+void ParameterShard::publish_weights(StepId step) {
+  if (!setup_.share.splits_optimizer()) return;
+  if (setup_.share.splits_weights(setup_.layout)) {
+    setup_.compute.notify([self = self()](StreamContext&) { self.send(WeightsWritten{}); });
+    return;
   }
-  if (share.replicas == 1) {
-    enqueue_norm(step);
-  } else {
-    enqueue_collective(step, Over::kGradient,
-                       share.splits_optimizer() ? comm::CollectiveKind::kReduceScatter : comm::CollectiveKind::kAllReduce, m.gradient);
-  }
-}
-
-void ParameterShard::enqueue_collective(StepId step, Over over, comm::CollectiveKind kind, const device::Tensor& flat) {
-  setup_.compute.notify([this, step, over, kind, data = flat.view()](StreamContext&) {
-    const auto block = setup_.layout.block.value;
-    replicas_.send(CollectiveRequested{
-        .operation = comm::OperationId((step.value * setup_.model.blocks() + block) * 2 + static_cast<std::int64_t>(over)),
-        .collective = {.kind = kind, .type = data.type(), .data = static_cast<std::byte*>(data.raw()),
-                       .parts = setup_.share.parts(data.elements()),
-                       .what = absl::StrCat(over == Over::kGradient ? "gradient" : "weights", " of block ", block)},
-        .asker = self()});
+  setup_.compute.notify([this, step, data = setup_.memory.weights.view()](StreamContext&) {
+    replicas_.send(CollectiveRequested{.operation = operation(step, MicroBatchId(0), Over::kWeights),
+                                       .collective = {.kind = comm::CollectiveKind::kAllGather, .type = data.type(),
+                                                      .data = static_cast<std::byte*>(data.raw()),
+                                                      .parts = setup_.share.parts(data.elements()),
+                                                      .what = absl::StrCat("weights of block ", setup_.layout.block.value)},
+                                       .asker = self()});
   });
 }
 
+// This replica's part of what lies in the room now.
+task::Task<> ParameterShard::accumulate(GradientInRoom addend) {
+  const auto& range = addend.range;
+  const auto& m = setup_.memory;
+  const std::int64_t begin = std::clamp(m.held_begin, range.begin, range.end), end = std::clamp(m.held_end, range.begin, range.end);
+  co_await turn(addend.step, 12 * static_cast<double>(end - begin) / static_cast<double>(setup_.layout.elements));
+  if (begin < end) {
+    const bool tied = addend.use == plan::GradientUse::kProjection && setup_.model.tied_embeddings;
+    const TensorView sum = tied ? m.head_gradient_of(begin, end) : m.gradient_of(begin, end);
+    setup_.kernels.add(setup_.compute, {sum, sum, addend.flat.rows(begin - range.begin, end - range.begin)});
+  }
+  setup_.compute.notify([rooms = addend.rooms, room = addend.room](StreamContext&) { rooms.send(room); });
+}
+
+// The uses' sums are complete then: they become one.
 task::Task<> ParameterShard::measure_norm(StepId step) {
   co_await turn(step, 4);
+  auto& m = setup_.memory;
+  if (const TensorView head = m.head_gradient ? m.head_gradient_of(m.held_begin, m.held_end) : TensorView()) {
+    const std::int64_t begin = std::max(m.held_begin, m.head_begin);
+    const TensorView rows = m.gradient_of(begin, begin + head.elements());
+    setup_.kernels.add(setup_.compute, {rows, rows, head});
+  }
+  if (m.head_gradient) setup_.kernels.fill(setup_.compute, {m.head_gradient, 0});
   enqueue_norm(step);
 }
 
@@ -174,7 +213,7 @@ void ParameterShard::enqueue_norm(StepId step) {
   auto& m = setup_.memory;
   const auto chunk_of = [](std::int64_t element) { return (element + kernels::kNormChunk - 1) / kernels::kNormChunk; };
   const TensorView chunks = m.norm_chunks.view().rows(chunk_of(m.held_begin), chunk_of(m.held_end));
-  setup_.kernels.squared_norm(setup_.compute, {chunks, m.gradient.view().rows(m.held_begin, m.held_end)});
+  setup_.kernels.squared_norm(setup_.compute, {chunks, m.gradient_of(m.held_begin, m.held_end)});
   setup_.compute.notify([this, chunk_of, step](StreamContext&) {
     const auto& memory = setup_.memory;
     const double* values = memory.norm_chunks.view().data<double>();
@@ -197,7 +236,6 @@ void ParameterShard::enqueue_norm(StepId step) {
 task::Task<> ParameterShard::update(StepDecided decision) {
   co_await turn(decision.step, 34);
   auto& m = setup_.memory;
-  gathers_ = setup_.share.splits_optimizer() && !decision.skip;
   if (decision.skip) {
     setup_.kernels.fill(setup_.compute, {m.gradient, 0});
     co_return;
@@ -217,8 +255,8 @@ task::Task<> ParameterShard::update(StepDecided decision) {
     setup_.kernels.adamw(setup_.compute, {.master = m.of_held(m.master, from, to),
                                           .m = m.of_held(m.m, from, to),
                                           .v = m.of_held(m.v, from, to),
-                                          .gradient = m.gradient.view().rows(from, to),
-                                          .weight = m.weights.view().rows(from, to),
+                                          .gradient = m.gradient_of(from, to),
+                                          .weight = m.weights_of(from, to),
                                           .learning_rate = static_cast<float>(decision.learning_rate),
                                           .beta1 = static_cast<float>(o.beta1),
                                           .beta2 = static_cast<float>(o.beta2),
@@ -228,11 +266,11 @@ task::Task<> ParameterShard::update(StepDecided decision) {
                                           .step = decision.update,
                                           .clear_gradient = true});
   }
-  if (!gathers_) co_return;
-  // The others' parts still hold this replica's addends.
-  setup_.kernels.fill(setup_.compute, {m.gradient.view().rows(0, m.held_begin), 0});
-  setup_.kernels.fill(setup_.compute, {m.gradient.view().rows(m.held_end, setup_.layout.elements), 0});
-  enqueue_collective(decision.step, Over::kWeights, comm::CollectiveKind::kAllGather, m.weights);
+  if (setup_.share.splits_optimizer() && !setup_.share.splits_gradients()) {  // the others' parts still hold this replica's addends
+    setup_.kernels.fill(setup_.compute, {m.gradient_of(0, m.held_begin), 0});
+    setup_.kernels.fill(setup_.compute, {m.gradient_of(m.held_end, setup_.layout.elements), 0});
+  }
+  publish_weights(decision.step);
 }
 
 }  // namespace troupe::actors

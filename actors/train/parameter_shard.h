@@ -1,18 +1,21 @@
 // Owns one block's slice: fp32 master, AdamW moments, gradient sum, and the weights that stages compute with. Only shards write
 // parameters.
 //
-// Acts:  start -> initial or restored master cast to weights -> ShardUpdated;  BlockGradientReady from every use of the block ->
-//        with several replicas: all-reduce (ZeRO-1: reduce-scatter) of the gradient sum over them, while other blocks are still at
-//        their backward; then its squared norm -> NormMeasured;  StepDecided -> AdamW (or cleared gradients), ZeRO-1: all-gather of
-//        the weights -> ShardUpdated;
+// Acts:  start -> initial or restored master cast to weights (ZeRO-1, 2: all-gather) -> ShardUpdated;
+//        BlockGradientReady from every use of the block -> with several replicas: all-reduce (ZeRO-1: reduce-scatter) of that use's sum, while
+//        other blocks are still at their backward; with ZeRO-2, 3 instead GradientInRoom of every micro-batch -> reduce-scatter -> added to the
+//        held sum; all uses summed -> their norm -> NormMeasured;
+//        StepDecided -> AdamW (or cleared gradients), ZeRO-1, 2: all-gather of the weights -> ShardUpdated;
 //        SnapshotRequested -> copy on the copy stream -> SnapshotTaken. The next update waits for that copy, by its event.
 // Holds: one snapshot at a time; the ledger asks for the next after SaveDone.
 // Invariants: no update before the norm of the whole step is known (ParameterShard.WaitsForTheDecision) and this replica's own sum is
 //        complete (ParameterShard.KeepsADecisionThatComesBeforeItsSum); a tied embedding's two sums
-//        are added once (ParameterShard.AddsTheTwoUsesOfATiedEmbeddingOnce); the snapshot is of one step
+//        are added once (ParameterShard.AddsTheTwoUsesOfATiedEmbeddingOnce), each reduced on its own, so that every ZeRO stage adds alike;
+//        micro-batches are added in their order (ParameterShard.AddsMicroBatchesInTheirOrder); the snapshot is of one step
 //        (ParameterShard.TheSnapshotIsOfOneStep, CASES T15).
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -21,6 +24,7 @@
 #include "actors/plan/shard_memory.h"
 #include "actors/protocol.h"
 #include "actors/train/device_loop.h"
+#include "actors/train/gradient_rooms.h"
 #include "kernels/table.h"
 
 namespace troupe::actors {
@@ -38,7 +42,8 @@ class ParameterShard : public actor::Actor {
     std::uint64_t seed = 0;
     bool restored = false;             // master and moments hold a checkpoint's values already
     StepId start;                      // the last step that is done
-    int uses = 1;                      // how many BlockGradientReady make a step: 2 for a tied embedding
+    int uses = 1;                      // in how many ranges the block's gradient is made: plan::gradient_uses
+    int micro_batches = 1;             // of a step
     plan::ShardShare share{};          // of this replica
   };
   explicit ParameterShard(Setup setup);
@@ -46,36 +51,56 @@ class ParameterShard : public actor::Actor {
   void connect_to(actor::Ref device, actor::Ref replica, actor::Ref writer, actor::Ref replicas);
 
  private:
-  enum class Work : std::uint64_t { kPublish, kAddUses, kNorm, kUpdate };
-  enum class Over : std::int64_t { kGradient, kWeights };  // what a collective is for
+  enum class Work : std::uint64_t { kPublish, kAccumulate, kNorm, kUpdate };
+  // What a collective is for; an operation's id has it, the step, the block and the micro-batch.
+  enum class Over : std::int64_t { kGradient, kProjectionGradient, kWeights };
+  struct WeightsWritten {};
+  struct Addend {
+    GradientInRoom gradient;
+    comm::OperationId operation;
+    bool reduced = false;
+  };
+  struct Waiting {
+    task::Task<> body;
+    Work work;
+    int ends = 0;           // of an update: what must come before it is told
+  };
   void started() override;
   void gradient_ready(BlockGradientReady message);
+  void gradient_in_room(GradientInRoom message);
   void collective_done(CollectiveDone message);
   void decided(StepDecided message);
   void snapshot_requested(SnapshotRequested message);
   void task_done(TaskDone message);
-  void run(task::Task<> body, Work work);
+  void weights_written(WeightsWritten);
+  void run(task::Task<> body, Work work, int ends = 0);
+  void start_next();
+  void reduce(StepId step, MicroBatchId micro_batch, plan::GradientUse use, device::TensorView flat, comm::Parts parts);
+  void add_what_is_reduced();
+  void summed(StepId step);
+  // An update ends when its task has, and with ZeRO when the weights are where they are read from.
+  int ends_of_update() const { return setup_.share.splits_optimizer() ? 2 : 1; }
+  void update_end();
 
   task::Task<> publish();
-  task::Task<> add_uses(StepId step);
+  task::Task<> accumulate(GradientInRoom addend);
   task::Task<> measure_norm(StepId step);
   task::Task<> update(StepDecided decision);
   void enqueue_norm(StepId step);
-  // When the stream gets there, the group is asked for `kind` of `flat`.
-  void enqueue_collective(StepId step, Over over, comm::CollectiveKind kind, const device::Tensor& flat);
-  void updated();
+  void publish_weights(StepId step);
+  comm::OperationId operation(StepId step, MicroBatchId micro_batch, Over over) const;
   task::Turn turn(StepId step, double bytes_per_element) const;
 
   const Setup setup_;
   actor::Ref device_, replica_, writer_, replicas_;
-  int uses_ready_ = 0;
-  bool summed_ = false;     // the step's gradient is complete, and its norm measured
   StepId step_;
   std::unique_ptr<DeviceTask> task_;
-  std::optional<StepId> early_sum_;
-  bool gathers_ = false;    // this step's update ends with the gather of the weights
-  bool early_weights_ = false;
+  std::deque<Waiting> next_;            // after task_, in order
+  std::deque<Addend> addends_;          // in the order of their micro-batches
+  int uses_summed_ = 0;
+  bool summed_ = false;     // the step's gradient is complete, and its norm being measured
   std::optional<StepDecided> early_decision_;
+  int update_ends_ = 0;     // what is still missing of the update
   device::Event updated_;   // the last update on the compute stream
   device::Event copied_;    // the last snapshot; empty before the first
 };

@@ -15,7 +15,9 @@ Stage::Stage(Setup setup)
       stream_(setup.stream),
       seed_(setup.seed),
       shards_(std::move(setup.shards)),
-      tied_(std::move(setup.tied)) {
+      tied_(std::move(setup.tied)),
+      weight_rooms_(std::move(setup.weight_rooms)),
+      gradient_rooms_(std::move(setup.gradient_rooms)) {
   on(&Stage::task_done);
   activation_out.on_credit(&Stage::credit_came);
   gradient_out.on_credit(&Stage::credit_came);
@@ -142,6 +144,7 @@ bool Stage::start_evaluation() {
   if (!shape_.last() && !evaluation_out.ready()) return false;
   evaluating_ = std::make_unique<Flight>();
   Flight& flight = *evaluating_;
+  flight.evaluates = true;
   flight.batch = std::move(evaluation_batches_.front());
   evaluation_batches_.pop_front();
   flight.step = flight.batch.message.step;

@@ -4,10 +4,12 @@
 //        Gradient (last stage: own loss) and a credit to send back -> backward pass: per block recompute, input gradient, weight
 //        gradient. Passes are tasks on the device loop, a turn per block and kind; a stage issues its forward passes in order and its
 //        backward passes in order, so sums over micro-batches have one order. 1F1B is nothing but this and the keys.
-//        In the step's last micro-batch: BlockGradientReady to a block's shard as soon as its weight gradient is enqueued. Evaluation batches: forward only, lowest urgency.
+//        In the step's last micro-batch: BlockGradientReady to a block's shard as soon as its weight gradient is there (ZeRO-2, 3: of every
+//        micro-batch, in a room). Weights are read where the shards have them, or gathered into rooms (ZeRO-3).
+//        Evaluation batches: forward only, lowest urgency.
 // Holds: an activation slot, its batch and its incoming activation from forward until the weight gradients are enqueued; a credit
 //        goes back with the event after which its buffer may be overwritten.
-// Order: activation slot, then output credit (DESIGN law 6).
+// Order: activation slot, then output credit, then rooms (DESIGN law 6; stage_rooms.h).
 // Invariants: an event stands before every read of another actor's buffer; what cannot run leaves the mailbox and is *ready*
 //        (Stage.SaysReadyAndStartsNothingWhileTheDeviceHasNoRoom).
 #pragma once
@@ -27,7 +29,7 @@
 
 namespace troupe::actors {
 
-// A block's weights and gradient sums as a stage sees them; the shard owns both.
+// A block's weights and gradient sums as a stage sees them; the shard owns both. Empty where they are split: passes bind rooms instead.
 struct BlockTensorsOfStage {
   models::BlockWeights weights;
   models::BlockGradients gradients;
@@ -49,6 +51,7 @@ class Stage : public actor::Actor {
     // Who hears that a block's gradient is complete.
     std::vector<actor::Ref> shards{};
     actor::Ref tied{};                         // last stage: the shard of the embedding that the head uses too
+    actor::Ref weight_rooms{}, gradient_rooms{};  // where blocks are split
   };
   explicit Stage(Setup setup);
   ~Stage() override;
@@ -67,6 +70,8 @@ class Stage : public actor::Actor {
 
  private:
   struct Flight;  // one micro-batch
+  class WeightsWalk;
+  class GradientPlace;
   enum class Pass : std::uint64_t { kForward, kBackward, kEvaluation };
 
   void started() override;
@@ -94,7 +99,11 @@ class Stage : public actor::Actor {
   task::Task<> evaluation_pass(Flight& flight);
   models::Context context(const Flight& flight, bool training) const;
   task::Turn turn(const Flight& flight, task::Urgency urgency, int position, double cost) const;
-  void gradient_done(const Flight& flight, std::size_t block) const;
+  const models::BlockLayout& layout(BlockIndex block) const { return plan_.blocks[static_cast<std::size_t>(block.value)]; }
+  const actor::Ref& shard_of(BlockIndex block) const;
+  // Blocks in the order of a pass, with the one that the projection's weights are of.
+  std::vector<BlockIndex> forward_order() const, backward_order() const;
+  void bind_head(const WeightsWalk& weights);
   double layer_cost() const;
   double head_cost() const;
 
@@ -105,7 +114,7 @@ class Stage : public actor::Actor {
   device::Stream& stream_;
   const std::uint64_t seed_;
   const std::vector<actor::Ref> shards_;
-  const actor::Ref tied_;
+  const actor::Ref tied_, weight_rooms_, gradient_rooms_;
   actor::Ref device_, ledger_;
 
   std::optional<models::EmbeddingBlock> embedding_;

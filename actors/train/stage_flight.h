@@ -1,4 +1,4 @@
-// What a stage knows of one micro-batch. Private to stage.cc and stage_passes.cc.
+// What a stage knows of one micro-batch. Private to stage.cc, stage_passes.cc and stage_rooms.cc.
 #pragma once
 
 #include "actors/train/stage.h"
@@ -17,6 +17,7 @@ struct Stage::Flight {
   device::Tensor sent;                      // what goes to the next stage
   device::Tensor sent_gradient;             // what goes to the previous one
   bool forwarded = false;
+  bool evaluates = false;
 };
 
 }  // namespace troupe::actors

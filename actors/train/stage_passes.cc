@@ -1,5 +1,5 @@
 // The passes of a stage: what is enqueued for one micro-batch, a turn per block and kind of work.
-#include "actors/train/stage_flight.h"
+#include "actors/train/stage_rooms.h"
 #include "models/flops.h"
 
 namespace troupe::actors {
@@ -53,42 +53,84 @@ double Stage::head_cost() const {
   return 2.0 * static_cast<double>(plan_.geometry.rows() * plan_.model.padded_vocabulary * plan_.model.hidden);
 }
 
+const actor::Ref& Stage::shard_of(BlockIndex block) const {
+  if (block.value == 0 && tied_) return tied_;
+  return shards_[static_cast<std::size_t>(block.value - (shape_.first() ? 0 : shape_.first_layer + 1))];
+}
+
+std::vector<BlockIndex> Stage::forward_order() const {
+  std::vector<BlockIndex> order;
+  if (embedding_) order.push_back(BlockIndex(0));
+  for (int layer = 0; layer < shape_.layers(); ++layer) order.push_back(shape_.block(layer));
+  if (head_) order.push_back(plan_.model.tied_embeddings ? BlockIndex(0) : plan_.model.head_block());
+  return order;
+}
+
+std::vector<BlockIndex> Stage::backward_order() const {
+  std::vector<BlockIndex> order;
+  if (head_ && !plan_.model.tied_embeddings) order.push_back(plan_.model.head_block());
+  for (int layer = shape_.layers() - 1; layer >= 0; --layer) order.push_back(shape_.block(layer));
+  return order;
+}
+
+// A tied model's own head block is small and never split (ShardShare::splits_weights).
+void Stage::bind_head(const WeightsWalk& weights) {
+  const auto flat = weights.flat();
+  if (!flat) return;
+  const bool tied = plan_.model.tied_embeddings;
+  const models::BlockWeights block(layout(tied ? BlockIndex(0) : plan_.model.head_block()), flat);
+  head_->bind_projection(block[tied ? models::Role::kTokenEmbedding : models::Role::kHead]);
+  if (!tied) head_->bind(block);
+}
+
 task::Task<> Stage::forward_pass(Flight& flight) {
   auto ctx = context(flight, true);
   auto& slot = memory_.slots[static_cast<std::size_t>(flight.slot)];
+  WeightsWalk weights(*this, flight, forward_order());
+  co_await weights.of(embedding_ ? BlockIndex(0) : shape_.block(0));
   co_await turn(flight, Urgency::kForward, 0, embedding_ ? 0 : layer_cost());
   if (flight.batch.credit && flight.activation.message.ready.recorded()) stream_.wait(flight.activation.message.ready);
   if (flight.out.reusable_after.recorded()) stream_.wait(flight.out.reusable_after);
 
   ConstTensorView x;
   if (embedding_) {
+    weights.bind(*embedding_);
     co_await embedding_->forward(ctx, slot.embedded);
+    weights.leave();
     x = slot.embedded;
   } else {
     x = flight.activation.message.x;
   }
   for (int layer = 0; layer < shape_.layers(); ++layer) {
     const auto at = static_cast<std::size_t>(layer);
-    if (layer > 0 || embedding_) co_await turn(flight, Urgency::kForward, layer + 1, layer_cost());
+    if (layer > 0 || embedding_) {
+      co_await weights.of(shape_.block(layer));
+      co_await turn(flight, Urgency::kForward, layer + 1, layer_cost());
+    }
     const TensorView y = slot.outputs[at] ? slot.outputs[at].view() : flight.sent.view();
+    weights.bind(layers_[at]);
     co_await layers_[at].forward(ctx, slot.frames[at], x, y);
+    weights.leave();
     x = y;
   }
   if (!head_) co_return;
   // Loss and the head's share of the gradients are one operation (models/head_block.h), so it comes right before the backward.
+  GradientPlace gradient(*this, flight, plan_.model.head_block(), plan::GradientUse::kProjection);
+  co_await gradient.gate();
+  co_await weights.of(plan_.model.tied_embeddings ? BlockIndex(0) : plan_.model.head_block());
   co_await turn(flight, Urgency::kForward, shape_.layers() + 1, 3 * head_cost());
+  bind_head(weights);
+  if (const auto flat = gradient.flat()) {
+    const device::Shape rows{plan_.model.padded_vocabulary, plan_.model.hidden};
+    head_->bind_projection_gradient(flat.reshaped(rows));
+  }
   const auto totals = memory_.loss_totals.view();
   co_await head_->loss(ctx, slot.head, x, total_of(totals, flight.micro_batch));
+  weights.leave();
+  gradient.done();
   if (flight.micro_batch.value == plan_.micro_batches - 1) {
     tell_total<StepLossMeasured>(stream_, ledger_, flight.step, totals);
   }
-}
-
-// Of the blocks of this stage, in order. What the shard enqueues comes after the gradient on the one compute stream.
-void Stage::gradient_done(const Flight& flight, std::size_t block) const {
-  if (flight.micro_batch.value != plan_.micro_batches - 1) return;
-  shards_[block].send(BlockGradientReady{flight.step});
-  if (head_ && tied_ && block + 1 == shards_.size()) tied_.send(BlockGradientReady{flight.step});
 }
 
 task::Task<> Stage::backward_pass(Flight& flight) {
@@ -98,21 +140,31 @@ task::Task<> Stage::backward_pass(Flight& flight) {
     if (layer > 0) return slot.outputs[static_cast<std::size_t>(layer) - 1];
     return embedding_ ? slot.embedded : flight.activation.message.x;
   };
+  WeightsWalk weights(*this, flight, backward_order());
   int side = 0;
   TensorView dy;
   const int last = shape_.layers() - 1;
   if (head_) {
+    GradientPlace gradient(*this, flight, plan_.model.head_block(), plan::GradientUse::kBlock);
+    co_await gradient.gate();
+    co_await weights.of(plan_.model.head_block());
     co_await turn(flight, Urgency::kInputGradient, 0, 0);
     dy = memory_.residual_gradients[side];
     const ConstTensorView x = slot.outputs[static_cast<std::size_t>(last)];
+    weights.bind(*head_);
     co_await head_->input_gradient(ctx, slot.head, x, dy);
+    weights.leave();
+    gradient.bind(*head_);
     co_await head_->weight_gradient(ctx, slot.head, x);
-    gradient_done(flight, shards_.size() - 1);
+    gradient.done();
   } else {
     dy = flight.gradient.message.dx;
   }
   for (int layer = last; layer >= 0; --layer) {
     const auto at = static_cast<std::size_t>(layer);
+    GradientPlace gradient(*this, flight, shape_.block(layer), plan::GradientUse::kBlock);
+    co_await gradient.gate();
+    co_await weights.of(shape_.block(layer));
     co_await turn(flight, Urgency::kInputGradient, last - layer + 1,
                   layer_cost() * (plan_.recompute == models::Recompute::kFull ? 2 : 1));
     if (layer == last) {
@@ -122,44 +174,62 @@ task::Task<> Stage::backward_pass(Flight& flight) {
     side = 1 - side;
     const TensorView dx = layer == 0 && !embedding_ ? flight.sent_gradient.view() : memory_.residual_gradients[side].view();
     const ConstTensorView x = input_of(layer);
+    weights.bind(layers_[at]);
     co_await layers_[at].recompute(ctx, plan_.recompute, slot.frames[at], x);
     co_await layers_[at].input_gradient(ctx, slot.frames[at], memory_.gradients, x, dy, dx);
+    weights.leave();
     // More urgent than all but updates: no forward pass, which may write what recompute filled, comes in between.
     co_await turn(flight, Urgency::kWeightGradient, last - layer + 1, layer_cost());
+    gradient.bind(layers_[at]);
     co_await layers_[at].weight_gradient(ctx, slot.frames[at], memory_.gradients, x, dy);
-    gradient_done(flight, at + (embedding_ ? 1 : 0));
+    gradient.done();
     dy = dx;
   }
   if (embedding_) {
+    GradientPlace gradient(*this, flight, BlockIndex(0), plan::GradientUse::kBlock);
+    co_await gradient.gate();
     co_await turn(flight, Urgency::kWeightGradient, shape_.layers() + 1, 0);
+    gradient.bind(*embedding_);
     co_await embedding_->weight_gradient(ctx, dy);
-    gradient_done(flight, 0);
+    gradient.done();
   }
 }
 
 task::Task<> Stage::evaluation_pass(Flight& flight) {
   auto ctx = context(flight, false);
+  WeightsWalk weights(*this, flight, forward_order());
+  co_await weights.of(embedding_ ? BlockIndex(0) : shape_.block(0));
   co_await turn(flight, Urgency::kEvaluate, 0, embedding_ ? 0 : layer_cost());
   if (flight.activation.message.ready.recorded()) stream_.wait(flight.activation.message.ready);
   if (flight.out.reusable_after.recorded()) stream_.wait(flight.out.reusable_after);
   int side = 0;
   ConstTensorView x = flight.activation.message.x;
   if (embedding_) {
+    weights.bind(*embedding_);
     co_await embedding_->forward(ctx, memory_.evaluation_x[side]);
+    weights.leave();
     x = memory_.evaluation_x[side];
   }
   for (int layer = 0; layer < shape_.layers(); ++layer) {
-    if (layer > 0 || embedding_) co_await turn(flight, Urgency::kEvaluate, layer + 1, layer_cost());
+    if (layer > 0 || embedding_) {
+      co_await weights.of(shape_.block(layer));
+      co_await turn(flight, Urgency::kEvaluate, layer + 1, layer_cost());
+    }
     side = 1 - side;
     const bool leaves = layer + 1 == shape_.layers() && !head_;
     const TensorView y = leaves ? flight.sent.view() : memory_.evaluation_x[side].view();
+    weights.bind(layers_[static_cast<std::size_t>(layer)]);
     co_await layers_[static_cast<std::size_t>(layer)].forward(ctx, memory_.evaluation_frame, x, y);
+    weights.leave();
     x = y;
   }
   if (!head_) co_return;
+  co_await weights.of(plan_.model.tied_embeddings ? BlockIndex(0) : plan_.model.head_block());
   co_await turn(flight, Urgency::kEvaluate, shape_.layers() + 1, head_cost());
+  bind_head(weights);
   const auto totals = memory_.evaluation_totals.view();
   co_await head_->loss(ctx, memory_.evaluation_head, x, total_of(totals, flight.micro_batch));
+  weights.leave();
   if (flight.micro_batch.value == plan_.evaluation_batches - 1) {
     tell_total<EvaluationMeasured>(stream_, ledger_, flight.step, totals);
   }

@@ -9,11 +9,13 @@
 #include "absl/strings/str_split.h"
 #include "actors/train/checkpoint_writer.h"
 #include "actors/train/evaluator.h"
+#include "actors/train/gradient_rooms.h"
 #include "actors/train/ledger.h"
 #include "actors/train/parameter_shard.h"
 #include "actors/train/replica.h"
 #include "actors/train/source.h"
 #include "actors/train/stage.h"
+#include "actors/train/weight_rooms.h"
 #include "models/checkpoint/directory.h"
 #include "models/checkpoint/inspect.h"
 #include "runtime/base/log.h"
@@ -134,7 +136,7 @@ Status TrainingJob::open_folder() {
 void TrainingJob::take_memory() {
   pool_ = std::make_unique<device::BufferPool>(plan_.pool_bytes);
   device::PoolAllocator from(*pool_);
-  for (const auto& stage : plan_.stages) stages_.push_back(plan::StageMemory::take(plan_.model, stage, plan_.stage_options(), from));
+  for (const auto& stage : plan_.stages) stages_.push_back(plan::StageMemory::take(plan_.model, stage, plan_.stage_options(stage), from));
   for (const auto& block : plan_.blocks) {
     shards_.push_back(plan::ShardMemory::take(plan_.model, block, plan_.geometry.compute, plan_.snapshots, from, plan_.share(rank_)));
   }
@@ -175,6 +177,38 @@ Status TrainingJob::resume() {
   return device::write_file_durably(job_.job.output + "/config.resolved.toml", plan::resolved(job_));
 }
 
+BlockTensorsOfStage TrainingJob::resident_tensors(BlockIndex block) const {
+  const auto& layout = plan_.blocks[static_cast<std::size_t>(block.value)];
+  const auto& shard = this->shard(block);
+  const auto share = plan_.share(rank_);
+  BlockTensorsOfStage tensors;
+  if (!share.splits_weights(layout)) tensors.weights = models::BlockWeights(layout, shard.weights.view());
+  if (!share.splits_gradients()) tensors.gradients = models::BlockGradients(layout, shard.gradient.view());
+  return tensors;
+}
+
+// Where the stage's split blocks pass through.
+void TrainingJob::add_rooms(std::size_t stage, const actor::Ref& device, Stage::Setup& setup) {
+  const auto share = plan_.share(rank_);
+  const auto& memory = stages_[stage].rooms;
+  if (!memory.weights.empty()) {
+    const auto shape = plan::RoomShape::of(plan_, plan_.stages[stage]);
+    auto& rooms = system_->add<WeightRooms>(
+        absl::StrCat("weights-", stage),
+        WeightRooms::Setup{.blocks = plan_.blocks, .share = share, .memory = memory, .keeps = shape.keeps_weights, .split = shape.split,
+                           .fetch = [slices = slices_.get()](BlockIndex block, int member, std::span<std::byte> into, comm::Completion done) {
+                             slices->fetch(Rank(member), comm::SliceId(block.value), into, std::move(done));
+                           }});
+    rooms.connect_to(device);
+    setup.weight_rooms = rooms.self();
+  }
+  if (share.splits_gradients()) {
+    auto& rooms = system_->add<GradientRooms>(absl::StrCat("gradients-", stage), memory);
+    rooms.connect_to(device);
+    setup.gradient_rooms = rooms.self();
+  }
+}
+
 void TrainingJob::build() {
   const auto& model = plan_.model;
   const auto seed = static_cast<std::uint64_t>(job_.job.seed);
@@ -191,6 +225,13 @@ void TrainingJob::build() {
   if (world_.transport) {
     engine_ = std::make_unique<comm::CollectiveEngine>(*world_.transport);
     link_ = std::make_unique<Link>(*world_.transport);
+    slices_ = std::make_unique<comm::Slices>(*world_.transport);
+    for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
+      if (!plan_.share(rank_).splits_weights(plan_.blocks[block])) continue;
+      const auto part = shards_[block].weights.view();
+      slices_->show(comm::SliceId(static_cast<std::int32_t>(block)),
+                    {static_cast<const std::byte*>(part.raw()), static_cast<std::size_t>(part.bytes())});
+    }
     std::vector<Rank> ranks;
     for (int rank = 0; rank < plan_.replicas; ++rank) ranks.push_back(Rank(rank));
     engine_->add_group(kReplicas, ranks);
@@ -199,12 +240,13 @@ void TrainingJob::build() {
 
   std::vector<ParameterShard*> shards;
   for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
-    const bool shared = block == 0 && model.tied_embeddings;
     shards.push_back(&system_->add<ParameterShard>(
         absl::StrCat("shard-", block),
         ParameterShard::Setup{.model = model, .layout = plan_.blocks[block], .memory = shards_[block], .kernels = world_.kernels,
                               .compute = *compute_, .copy = *copy_, .optimizer = job_.optimizer, .seed = seed,
-                              .restored = start_.step.value > 0, .start = start_.step, .uses = shared ? 2 : 1, .share = plan_.share(rank_)}));
+                              .restored = start_.step.value > 0, .start = start_.step,
+                              .uses = plan::gradient_uses(model, BlockIndex(static_cast<std::int32_t>(block)), plan_.share(rank_).splits_gradients()),
+                              .micro_batches = plan_.micro_batches, .share = plan_.share(rank_)}));
   }
   std::vector<actor::Ref> shard_refs;
   for (auto* shard : shards) shard_refs.push_back(shard->self());
@@ -217,19 +259,21 @@ void TrainingJob::build() {
     Stage::Setup setup{.plan = plan_, .shape = shape, .memory = stages_[i], .kernels = world_.kernels, .stream = *compute_, .seed = seed};
     for (std::int32_t block = first; block < end; ++block) {
       const auto at = static_cast<std::size_t>(block);
-      setup.blocks.push_back({models::BlockWeights(plan_.blocks[at], shards_[at].weights.view()),
-                              models::BlockGradients(plan_.blocks[at], shards_[at].gradient.view())});
+      setup.blocks.push_back(resident_tensors(BlockIndex(block)));
       setup.shards.push_back(shard_refs[at]);
     }
     if (shape.last()) {
-      const auto& holder = model.tied_embeddings ? shards_.front() : shards_.back();
-      const auto& layout = model.tied_embeddings ? plan_.blocks.front() : plan_.blocks.back();
+      const auto holder = resident_tensors(model.tied_embeddings ? BlockIndex(0) : model.head_block());
       const auto role = model.tied_embeddings ? models::Role::kTokenEmbedding : models::Role::kHead;
-      setup.projection = models::BlockWeights(layout, holder.weights.view())[role];
-      setup.projection_gradient = model.tied_embeddings ? holder.head_gradient.view()
-                                                        : models::BlockGradients(layout, holder.gradient.view())[role];
+      if (!plan_.share(rank_).splits_weights(plan_.blocks[model.tied_embeddings ? 0 : plan_.blocks.size() - 1])) setup.projection = holder.weights[role];
+      if (!plan_.share(rank_).splits_gradients()) {
+        setup.projection_gradient = model.tied_embeddings
+                                        ? shards_.front().head_gradient.view().reshaped({model.padded_vocabulary, model.hidden})
+                                        : holder.gradients[role];
+      }
       if (model.tied_embeddings) setup.tied = shard_refs.front();
     }
+    add_rooms(i, device.self(), setup);
     stages.push_back(&system_->add<Stage>(absl::StrCat("stage-", i), std::move(setup)));
   }
 
@@ -286,9 +330,10 @@ void TrainingJob::build() {
   if (link_) {
     link_->expose(leads() ? "ledger" : "replica", leads() ? ledger_ : replica.self());
     link_->expose("checkpoint-writer", writer.self());
-    world_.transport->on_peer_down([engine = engine_.get(), agent = replica.self()](Rank rank, const Status& cause) {
+    world_.transport->on_peer_down([this, agent = replica.self()](Rank rank, const Status& cause) {
       agent.send(PeerWentDown{rank, cause});
-      engine->peer_down(rank, cause);
+      engine_->peer_down(rank, cause);
+      slices_->peer_down(rank, cause);
     });
   }
 

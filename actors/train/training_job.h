@@ -19,7 +19,9 @@
 #include "actors/plan/shard_memory.h"
 #include "actors/protocol.h"
 #include "actors/train/reporter.h"
+#include "actors/train/stage.h"
 #include "comm/collective/engine.h"
+#include "comm/slices/slices.h"
 #include "models/checkpoint/disk.h"
 #include "models/checkpoint/run_lock.h"
 #include "models/data/sample_source.h"
@@ -94,6 +96,8 @@ class TrainingJob {
   void take_memory();
   Status resume();
   void build();
+  BlockTensorsOfStage resident_tensors(BlockIndex block) const;
+  void add_rooms(std::size_t stage, const actor::Ref& device, Stage::Setup& setup);
   // All ranks have come to the end and none will send any more.
   Status meet_at_the_end();
 
@@ -113,6 +117,7 @@ class TrainingJob {
   std::unique_ptr<checkpoint::Disk> disk_;
   std::unique_ptr<comm::CollectiveEngine> engine_;
   std::unique_ptr<Link> link_;
+  std::unique_ptr<comm::Slices> slices_;     // weights that are split
   std::unique_ptr<actor::System> system_;
   std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_;
   actor::Ref ledger_;                        // or what stands for it

@@ -97,10 +97,14 @@ class Gate {
     return std::exchange(waiting_, nullptr);
   }
 
-  bool await_ready() const { return open_; }
-  template <class Promise>
-  void await_suspend(std::coroutine_handle<Promise> self);
-  void await_resume() {}
+  struct Awaiter {
+    Gate& gate;
+    bool await_ready() const { return gate.open_; }
+    template <class Promise>
+    void await_suspend(std::coroutine_handle<Promise> self);
+    void await_resume() {}
+  };
+  Awaiter operator co_await() { return {*this}; }
 
  private:
   bool open_ = false;
@@ -166,10 +170,10 @@ void Turn::await_suspend(std::coroutine_handle<Promise> self) {
 }
 
 template <class Promise>
-void Gate::await_suspend(std::coroutine_handle<Promise> self) {
+void Gate::Awaiter::await_suspend(std::coroutine_handle<Promise> self) {
   TaskRun& run = *self.promise().run;
-  TROUPE_CHECK(waiting_ == nullptr) << "two tasks wait at one gate";
-  waiting_ = &run;
+  TROUPE_CHECK(gate.waiting_ == nullptr) << "two tasks wait at one gate";
+  gate.waiting_ = &run;
   run.at_gate_ = true;
   run.next_ = self;
   run.suspended_ = true;

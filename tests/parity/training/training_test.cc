@@ -101,7 +101,7 @@ std::vector<std::string> wide(std::vector<std::string> more) {
 TEST_F(Training, ReplicasGiveTheLossesOfOne) {
   for (const char* tied : {"--model.tied_embeddings=false", "--model.tied_embeddings=true"}) {
     const auto one = run(wide({tied}));
-    for (const char* zero : {"--parallelism.zero=0", "--parallelism.zero=1"}) {
+    for (const char* zero : {"--parallelism.zero=0", "--parallelism.zero=1", "--parallelism.zero=2", "--parallelism.zero=3"}) {
       const auto two = run(wide({tied, zero, "--parallelism.data_parallel=2"}));
       expect_close(one, two, 1e-6);
       expect_close(one, run(wide({tied, zero, "--parallelism.data_parallel=4"})), 1e-6);
@@ -116,6 +116,33 @@ TEST_F(Training, ZeroOneGivesTheBitsOfZeroZero) {
     for (const char* dtype : {"--training.dtype=fp32", "--training.dtype=bf16"}) {
       expect_equal_bits(run(wide({replicas, dtype, "--parallelism.zero=0"})), run(wide({replicas, dtype, "--parallelism.zero=1"})));
     }
+  }
+}
+
+// Whatever is gathered ahead or kept, in however many stages.
+TEST_F(Training, ZeroThreeGivesTheBitsOfZeroTwo) {
+  for (const char* tied : {"--model.tied_embeddings=false", "--model.tied_embeddings=true"}) {
+    for (const char* dtype : {"--training.dtype=fp32", "--training.dtype=bf16"}) {
+      const auto zero = [&](const char* stage, std::vector<std::string> more) {
+        more.insert(more.end(), {tied, dtype, stage, "--parallelism.data_parallel=2", "--training.steps=8"});
+        return run(wide(more));
+      };
+      const auto two = zero("--parallelism.zero=2", {});
+      expect_equal_bits(two, zero("--parallelism.zero=3", {}));
+      expect_equal_bits(two, zero("--parallelism.zero=3", {"--parallelism.prefetch=0", "--parallelism.pipeline=2", "--parallelism.schedule=gpipe"}));
+      expect_equal_bits(two, zero("--parallelism.zero=3", {"--parallelism.prefetch=2", "--training.recompute=full"}));
+      expect_equal_bits(two, zero("--parallelism.zero=3", {"--parallelism.reshard_after_forward=false"}));
+    }
+  }
+}
+
+TEST_F(Training, EveryZeroStageGivesTheSameBitsWithOneMicroBatch) {
+  for (const char* tied : {"--model.tied_embeddings=false", "--model.tied_embeddings=true"}) {
+    const auto zero = [&](const char* stage) {
+      return run(wide({tied, stage, "--parallelism.data_parallel=4", "--training.global_batch=4", "--training.steps=8"}));
+    };
+    const auto none = zero("--parallelism.zero=0");
+    for (const char* stage : {"--parallelism.zero=1", "--parallelism.zero=2", "--parallelism.zero=3"}) expect_equal_bits(none, zero(stage));
   }
 }
 
@@ -134,10 +161,10 @@ TEST_F(Training, ReplicasEvaluateAndDropOutAsOne) {
 // CASES T02, T06, T18: from two replicas to others, with and without ZeRO; every element is where it was by its global place.
 TEST_F(Training, ResumesOnAnotherNumberOfReplicas) {
   const auto whole = run(wide({}));
-  for (const char* before : {"--parallelism.zero=0", "--parallelism.zero=1"}) {
+  for (const char* before : {"--parallelism.zero=0", "--parallelism.zero=3"}) {
     for (const auto& after : std::vector<std::vector<std::string>>{{"--parallelism.data_parallel=2", "--parallelism.zero=1"},
                                                                    {"--parallelism.data_parallel=1", "--parallelism.zero=0"},
-                                                                   {"--parallelism.data_parallel=4", "--parallelism.zero=1"},
+                                                                   {"--parallelism.data_parallel=4", "--parallelism.zero=3"},
                                                                    {"--parallelism.data_parallel=4", "--parallelism.zero=0"}}) {
       const std::string output = absl::StrCat(folder_.path(), "/resumed-", runs_++);
       const auto config = tiny_config(corpus_, output);

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <tuple>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -65,7 +66,7 @@ std::string unexplained(const Fault& fault, const std::vector<ProcessEnd>& ends,
 TEST_F(ReplicaFaults, ALostProcessEndsAllInTimeWithItsName) {
   const std::uint64_t count = seeds(128, 32);
   const FaultKind kinds[] = {FaultKind::kCrash, FaultKind::kCut, FaultKind::kPartition, FaultKind::kLongPause};
-  std::map<std::pair<int, bool>, std::vector<double>> whole;  // losses by replicas and tied
+  std::map<std::tuple<int, bool, bool>, std::vector<double>> whole;  // losses by replicas and tied
   int failed = 0, through_others = 0, resumed = 0;
   for (std::uint64_t seed = 0; seed < count; ++seed) {
     const JobShape shape = JobShape::of_replicas(seed);
@@ -102,7 +103,7 @@ TEST_F(ReplicaFaults, ALostProcessEndsAllInTimeWithItsName) {
       const Trial on = run_trial(seed + 1'000'000, shape, corpus_, output);
       ASSERT_TRUE(on.outcome.status.ok()) << on.outcome.status;
       ASSERT_THAT(on.outcome.steps, testing::ElementsAre(1, 2, 3));
-      auto& losses = whole[{shape.replicas, shape.tied}];
+      auto& losses = whole[{shape.replicas, shape.tied, shape.zero >= 2}];
       if (losses.empty()) losses = run_trial(seed, shape, corpus_, output + "-whole").outcome.losses;
       ASSERT_EQ(on.outcome.losses, losses);
       ++resumed;

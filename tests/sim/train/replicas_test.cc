@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <map>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu.h"
@@ -30,17 +31,20 @@ class Replicas : public testing::Test {
 
 // DESIGN laws 4, 6, 7 and 9.
 TEST_F(Replicas, TrainWithTheSameBitsWhateverIsSlow) {
-  std::map<std::pair<int, bool>, Outcome> on_threads;  // by replicas and tied; ZeRO, stages, evaluation and saves change no bit
+  // by replicas, tied, split gradients; else ZeRO, stages, prefetch, evaluation and saves change no bit
+  std::map<std::tuple<int, bool, bool>, Outcome> on_threads;
   for (const int replicas : {2, 4}) {
     for (const bool tied : {false, true}) {
-      const JobShape shape{.tied = tied, .evaluate = true, .replicas = replicas};
-      const std::string output = folder(absl::StrCat("threads-", replicas, tied));
-      Outcome& outcome = on_threads[{replicas, tied}];
-      outcome = run_job(small_config(corpus_, output), shape.overrides(corpus_), kernels::cpu::table());
-      ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+      for (const int zero : {0, 2}) {
+        const JobShape shape{.tied = tied, .evaluate = true, .replicas = replicas, .zero = zero};
+        const std::string output = folder(absl::StrCat("threads-", replicas, tied, zero));
+        Outcome& outcome = on_threads[{replicas, tied, zero == 2}];
+        outcome = run_job(small_config(corpus_, output), shape.overrides(corpus_), kernels::cpu::table());
+        ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+      }
     }
   }
-  const std::uint64_t count = seeds(112, 32);
+  const std::uint64_t count = seeds(128, 40);
   std::int64_t events = 0;
   for (std::uint64_t seed = 0; seed < count; ++seed) {
     const JobShape shape = JobShape::of_replicas(seed);
@@ -57,7 +61,7 @@ TEST_F(Replicas, TrainWithTheSameBitsWhateverIsSlow) {
     for (const auto& end : trial.ends) ASSERT_TRUE(end.status.ok() && end.left) << end.status;
     const auto& outcome = trial.outcome;
     ASSERT_THAT(outcome.steps, testing::ElementsAre(1, 2, 3));  // each closed once, in order
-    const Outcome& expected = on_threads[{shape.replicas, shape.tied}];
+    const Outcome& expected = on_threads[{shape.replicas, shape.tied, shape.zero >= 2}];
     ASSERT_EQ(outcome.losses, expected.losses);
     ASSERT_EQ(outcome.norms, expected.norms);
     ASSERT_EQ(outcome.sample_hashes, expected.sample_hashes);
@@ -100,10 +104,10 @@ TEST_F(Replicas, AStopAtRankZeroEndsAllAfterTheOpenStep) {
   }
 }
 
-// A tied model's last block is one chunk of the norm: with ZeRO-1 one replica holds all of it.
+// A tied model's last block is one chunk of the norm: with ZeRO one replica holds all of it.
 TEST_F(Replicas, ResumeWithTheSameBits) {
-  for (std::uint64_t seed = 0; seed < 8; ++seed) {  // 2 and 4 replicas, ZeRO 0 and 1, tied or not
-    const JobShape shape = JobShape::of_replicas(seed + 32);
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {  // 2 and 4 replicas, every ZeRO stage, tied or not
+    const JobShape shape = JobShape::of_replicas(seed + 64);
     ASSERT_TRUE(shape.save);
     SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), ")"));
     const Trial whole = run_trial(seed, shape, corpus_, folder(absl::StrCat("whole-", seed)));

@@ -40,15 +40,18 @@ class WithSlowNotifications final : public StreamDecorator {
 std::int64_t control_bound(const std::string& actor, const JobShape& shape, int blocks, int max_operations, std::int64_t edge_bound) {
   const std::int64_t life = 3;                                                    // start, orderly stop, stop now
   const std::int64_t replicas = shape.replicas;
-  if (actor == "device") return life + 3 * shape.pipeline + blocks + max_operations;  // RunTask per pass and shard, OperationCompleted
+  // RunTask per pass and shard, OperationCompleted; OpenGate for each room, and for rooms shared by passes
+  if (actor == "device") return life + 3 * shape.pipeline + blocks + max_operations + shape.pipeline * (6 + 3 * (shape.prefetch + 1));
   if (actor == "ledger") return life + (blocks + 3) * replicas + 3;               // norms; loss, fed, updated; evaluated, saved, stop
   if (actor == "replica") return life + 2 * blocks + 8 + replicas;                // norms, updates; what goes to and fro; peers that go
-  if (actor == "replicas") return life + 4 * blocks;                              // asked and ended: gradient, weights
+  if (actor == "replicas") return life + 6 * blocks;                              // asked and ended: gradient of two uses, weights
+  if (absl::StartsWith(actor, "weights-")) return life + (shape.prefetch + 1) * (3 + 3 + replicas);  // wanted, left; parts fetched
+  if (absl::StartsWith(actor, "gradients-")) return life + 3 + 4;                 // wanted by each pass; left
   if (actor == "checkpoint-writer") return life + blocks + 2 + replicas;          // SnapshotTaken; SaveRequested, WriteShard; ShardWritten
   if (actor == "reporter") return life + kSteps + 1;                              // StepClosed; StorageDone
   if (actor == "source" || actor == "evaluator") return life + 1 + edge_bound * 8;  // OpenStep; BatchRead of each batch being read
   if (absl::StartsWith(actor, "stage-")) return life + 3;                         // TaskDone of each pass
-  if (absl::StartsWith(actor, "shard-")) return life + 2 + 3 + 2;                 // gradient of two uses; decided, snapshot, TaskDone; sums
+  if (absl::StartsWith(actor, "shard-")) return life + 4 + 4 + 4;                 // gradients in rooms; decided, snapshot, TaskDone, weights; sums
   if (absl::StartsWith(actor, "ledger@")) return life + blocks + 4;               // norms; loss, fed, updated, evaluated
   if (absl::StartsWith(actor, "replica@")) return life + 4;                       // open, decided, snapshot, ended
   if (absl::StartsWith(actor, "checkpoint-writer@")) return life + 2;
@@ -95,7 +98,8 @@ JobShape JobShape::of(std::uint64_t seed) {
 
 JobShape JobShape::of_replicas(std::uint64_t seed) {
   const auto bit = [seed](int which) { return (seed >> which) % 2 == 1; };
-  return {.pipeline = bit(3) ? 2 : 1, .tied = bit(2), .evaluate = bit(4), .save = bit(5), .replicas = bit(0) ? 4 : 2, .zero = bit(1) ? 1 : 0};
+  return {.pipeline = bit(4) ? 2 : 1, .tied = bit(3), .evaluate = bit(5), .save = bit(6), .replicas = bit(0) ? 4 : 2,
+          .zero = static_cast<int>(seed / 2 % 4), .prefetch = bit(5) ? 0 : 1};
 }
 
 std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
@@ -103,6 +107,7 @@ std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
                                absl::StrCat("--model.tied_embeddings=", tied ? "true" : "false")};
   if (replicas > 1) {
     for (auto text : {absl::StrCat("--parallelism.data_parallel=", replicas), absl::StrCat("--parallelism.zero=", zero),
+                      absl::StrCat("--parallelism.prefetch=", prefetch),
                       std::string("--model.layers=2"), std::string("--model.hidden=64"), std::string("--model.intermediate=96")}) {
       all.push_back(text);
     }

@@ -57,7 +57,7 @@ inline constexpr int kSteps = 3;
 struct JobShape {
   int pipeline = 1;
   bool tied = false, evaluate = false, save = false;
-  int replicas = 1, zero = 0;
+  int replicas = 1, zero = 0, prefetch = 1;
 
   // Goes through all of them as the seed goes up.
   static JobShape of(std::uint64_t seed);

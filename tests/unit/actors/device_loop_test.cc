@@ -30,6 +30,11 @@ class DeviceLoopTest : public testing::Test {
     const auto handled = [&] { return loop.probe().depth() == 0 && owner_.probe().depth() == 0; };
     ASSERT_TRUE(world_.run(1000, handled).ok());
   }
+  task::Task<> behind(task::Gate* gate, Key key, int label) {
+    co_await *gate;
+    co_await Turn{key};
+    stream_.enqueue([this, label](device::StreamContext&) { ran_.push_back(label); });
+  }
   task::Task<> one_operation(Key key, double cost, int label) {
     co_await Turn{key, cost};
     stream_.enqueue([this, label](device::StreamContext&) { ran_.push_back(label); });
@@ -51,6 +56,21 @@ TEST_F(DeviceLoopTest, StartsNothingWithoutRoom) {
   EXPECT_EQ(stream_.pending(), 0u);
   EXPECT_EQ(loop.probe().depth(), 0);
   EXPECT_EQ(owner_.count<TaskDone>(), 0u);
+}
+
+// Others go on meanwhile, also less urgent ones.
+TEST_F(DeviceLoopTest, ATaskAtAGateTakesNoTurnBeforeItIsOpened) {
+  auto& loop = device(2);
+  task::Gate gate;
+  tasks_.push_back(std::make_unique<DeviceTask>(behind(&gate, {.urgency = Urgency::kUpdate}, 1), owner_.self(), 1));
+  loop.self().send(RunTask{tasks_.back().get()});
+  give(loop, {.urgency = Urgency::kForward}, 2);
+  ASSERT_TRUE(world_.run().ok());
+  EXPECT_THAT(ran_, ElementsAre(2));
+  loop.self().send(OpenGate{&gate});
+  ASSERT_TRUE(world_.run().ok());
+  EXPECT_THAT(ran_, ElementsAre(2, 1));
+  EXPECT_EQ(owner_.count<TaskDone>(), 2u);
 }
 
 TEST_F(DeviceLoopTest, StartsWhatItHasRoomForAndTheRestAsOperationsComplete) {

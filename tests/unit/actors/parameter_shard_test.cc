@@ -20,16 +20,17 @@ using testing::Each, testing::FloatNear;
 // A shard of the embedding of a tiny model, on a device whose copies take a thousand times as long as its kernels.
 class ParameterShardTest : public testing::Test {
  protected:
-  void begin(bool tied, int replicas = 1) {
+  void begin(bool tied, int replicas = 1, int zero = 0) {
     model_ = {.family = models::Family::kLlama, .vocabulary = 30, .padded_vocabulary = 32, .layers = 1, .hidden = 8, .heads = 2,
               .kv_heads = 1, .head_dim = 4, .intermediate = 16, .max_seq_len = 8, .tied_embeddings = tied};
     layout_ = models::block_layout(model_, BlockIndex(0));
     device::PoolAllocator from(pool_);
-    memory_ = plan::ShardMemory::take(model_, layout_, device::DType::kF32, true, from);
+    const plan::ShardShare share{.replicas = replicas, .zero = zero};
+    memory_ = plan::ShardMemory::take(model_, layout_, device::DType::kF32, true, from, share);
     auto& shard = world_.system().add<actors::ParameterShard>(
         "shard-0", actors::ParameterShard::Setup{.model = model_, .layout = layout_, .memory = memory_, .kernels = kernels::ref::table(),
                                          .compute = compute_, .copy = copy_, .optimizer = optimizer_, .seed = 3,
-                                         .uses = tied ? 2 : 1, .share = {.replicas = replicas}});
+                                         .uses = tied ? 2 : 1, .micro_batches = 2, .share = share});
     shard.connect_to(device_.self(), ledger_.self(), writer_.self(), group_.self());
     shard_ = shard.self();
     world_.start();
@@ -64,6 +65,7 @@ class ParameterShardTest : public testing::Test {
   DeviceLoop& device_ = world_.system().add<DeviceLoop>("device", compute_, world_.clock());
   test::Inbox<ShardUpdated, NormMeasured>& ledger_ = world_.system().add<test::Inbox<ShardUpdated, NormMeasured>>("ledger");
   test::Inbox<SnapshotTaken>& writer_ = world_.system().add<test::Inbox<SnapshotTaken>>("writer");
+  test::Inbox<GradientRoomLeft>& rooms_ = world_.system().add<test::Inbox<GradientRoomLeft>>("rooms");
   test::Inbox<CollectiveRequested>& group_ = world_.system().add<test::Inbox<CollectiveRequested>>("replicas");
   actor::Ref shard_;
 };
@@ -72,19 +74,28 @@ class ParameterShardTest : public testing::Test {
 TEST_F(ParameterShardTest, SumsOverReplicasBeforeItMeasures) {
   begin(true, 2);
   set(memory_.gradient, 2);
-  tell(BlockGradientReady{StepId(3)});
-  EXPECT_EQ(group_.count<CollectiveRequested>(), 0u);
-  tell(BlockGradientReady{StepId(3)});
+  tell(BlockGradientReady{StepId(3), plan::GradientUse::kProjection});  // the head's part is reduced while the backward goes on
   ASSERT_EQ(group_.count<CollectiveRequested>(), 1u);
+  EXPECT_EQ(group_.last<CollectiveRequested>().collective.data, static_cast<std::byte*>(memory_.head_gradient.view().raw()));
+  EXPECT_EQ(group_.last<CollectiveRequested>().collective.parts.elements(), memory_.head_gradient.view().elements());
+  tell(CollectiveDone{group_.last<CollectiveRequested>().operation});
+  EXPECT_EQ(ledger_.count<NormMeasured>(), 0u);
+  tell(BlockGradientReady{StepId(3)});
+  ASSERT_EQ(group_.count<CollectiveRequested>(), 2u);
   const auto& asked = group_.last<CollectiveRequested>();
   EXPECT_EQ(asked.collective.kind, comm::CollectiveKind::kAllReduce);
   EXPECT_EQ(asked.collective.data, static_cast<std::byte*>(memory_.gradient.view().raw()));
   EXPECT_EQ(asked.collective.parts.elements(), memory_.gradient.view().elements());
+  EXPECT_NE(asked.operation, group_.of<CollectiveRequested>().front().operation);
   EXPECT_EQ(ledger_.count<NormMeasured>(), 0u);
   set(memory_.gradient, 3);  // what the group brought
+  set(memory_.head_gradient, 4);
+  std::vector<float> sums = values(memory_.gradient);
+  const auto head = values(memory_.head_gradient);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += head[i];
   tell(CollectiveDone{asked.operation});
   double squares = 0;
-  for (float g : values(memory_.gradient)) squares += static_cast<double>(g) * g;
+  for (float g : sums) squares += static_cast<double>(g) * g;
   ASSERT_EQ(ledger_.count<NormMeasured>(), 1u);
   EXPECT_EQ(ledger_.last<NormMeasured>().step, StepId(3));
   EXPECT_NEAR(ledger_.last<NormMeasured>().squares / squares, 1, 1e-12);
@@ -102,6 +113,36 @@ TEST_F(ParameterShardTest, KeepsADecisionThatComesBeforeItsSum) {
   tell(CollectiveDone{group_.last<CollectiveRequested>().operation});
   EXPECT_EQ(ledger_.count<ShardUpdated>(), 2u);
   EXPECT_NE(values(memory_.master), before);
+}
+
+// ZeRO-2 and 3: the second micro-batch's sum comes first, and waits for the first one's.
+TEST_F(ParameterShardTest, AddsMicroBatchesInTheirOrder) {
+  begin(false, 2, 2);
+  const std::int64_t elements = layout_.elements;
+  std::vector<std::vector<float>> addends;
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    addends.emplace_back(static_cast<std::size_t>(elements), micro_batch == 0 ? 1e8f : 0.25f);
+  }
+  EXPECT_EQ(group_.count<CollectiveRequested>(), 1u);  // the first weights
+  tell(CollectiveDone{group_.last<CollectiveRequested>().operation});
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    const device::TensorView flat(addends[static_cast<std::size_t>(micro_batch)].data(), device::DType::kF32, {elements});
+    tell(GradientInRoom{.step = StepId(1), .micro_batch = MicroBatchId(micro_batch), .last = micro_batch == 1,
+                        .range = {BlockIndex(0), 0, elements}, .flat = flat, .room = {.room = micro_batch}, .rooms = rooms_.self()});
+  }
+  const auto asked = group_.of<CollectiveRequested>();
+  ASSERT_EQ(asked.size(), 3u);
+  EXPECT_EQ(asked[2].collective.kind, comm::CollectiveKind::kReduceScatter);
+  tell(CollectiveDone{asked[2].operation});
+  EXPECT_EQ(rooms_.count<GradientRoomLeft>(), 0u);
+  EXPECT_THAT(values(memory_.gradient), Each(0.0f));
+  EXPECT_EQ(ledger_.count<NormMeasured>(), 0u);
+  tell(CollectiveDone{asked[1].operation});
+  ASSERT_EQ(rooms_.count<GradientRoomLeft>(), 2u);
+  EXPECT_EQ(rooms_.of<GradientRoomLeft>()[0].room, 0);
+  EXPECT_EQ(rooms_.of<GradientRoomLeft>()[1].room, 1);
+  EXPECT_THAT(values(memory_.gradient), Each(1e8f + 0.25f));
+  EXPECT_EQ(ledger_.count<NormMeasured>(), 1u);
 }
 
 TEST_F(ParameterShardTest, SaysWhenItsFirstWeightsAreThere) {
@@ -176,7 +217,7 @@ TEST_F(ParameterShardTest, AddsTheTwoUsesOfATiedEmbeddingOnce) {
   tell(BlockGradientReady{StepId(1)});
   EXPECT_EQ(ledger_.count<NormMeasured>(), 0u);  // the other use is not there yet
   EXPECT_EQ(values(memory_.gradient), one);
-  tell(BlockGradientReady{StepId(1)});
+  tell(BlockGradientReady{StepId(1), plan::GradientUse::kProjection});
   ASSERT_EQ(ledger_.count<NormMeasured>(), 1u);
   double squares = 0;
   for (std::size_t i = 0; i < one.size(); ++i) squares += std::pow(static_cast<double>(one[i] + two[i]), 2);

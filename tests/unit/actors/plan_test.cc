@@ -113,6 +113,30 @@ TEST(Plan, CountsWhatAParameterTakes) {
   EXPECT_EQ(plan->memory_bytes.at("snapshot"), 12 * elements);
 }
 
+// Per parameter of the model: bf16 weights 2, master 4, moments 8, gradient sums 4 (a tied embedding has two), each whole or a quarter.
+TEST(Plan, EachZeroStageSplitsOneMoreThing) {
+  for (int zero = 0; zero <= 3; ++zero) {
+    const auto job = parse_job_config("[model]\nname = \"gpt2-124m\"\n[training]\nseq_len = 512\n", "test.toml",
+                                      {"--parallelism.data_parallel=4", "--training.global_batch=4", absl::StrCat("--parallelism.zero=", zero)});
+    ASSERT_TRUE(job.ok()) << job.status();
+    const auto plan = plan_of(*job);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const double parameters = static_cast<double>(plan->parameters);
+    const double tied = static_cast<double>(plan->model.padded_vocabulary * plan->model.hidden);
+    const auto part = [zero](int from) { return zero >= from ? 0.25 : 1.0; };
+    const auto bytes = [&](const char* term) { return static_cast<double>(plan->memory_bytes.at(term)); };
+    EXPECT_NEAR(bytes("weights") / (2 * parameters * part(3)), 1, 0.02) << zero;
+    EXPECT_NEAR(bytes("parameters") / (4 * parameters * part(1)), 1, 0.02) << zero;
+    EXPECT_NEAR(bytes("optimizer") / (8 * parameters * part(1)), 1, 0.02) << zero;
+    EXPECT_NEAR(bytes("gradients") / (4 * (parameters + tied) * part(2)), 1, 0.02) << zero;
+    // what passes through: bounded by the plan, not by the model's depth
+    const double largest = static_cast<double>(plan->blocks.front().elements);
+    EXPECT_EQ(plan->memory_bytes.contains("gathered weights"), zero == 3);
+    EXPECT_EQ(plan->memory_bytes.contains("gradient rooms"), zero >= 2);
+    if (zero == 3) EXPECT_LE(bytes("gathered weights"), (plan->prefetch + 1) * 2 * largest);
+  }
+}
+
 TEST(Plan, RefusesMoreStagesThanLayers) {
   JobConfig job = tiny();
   job.parallelism.pipeline = 5;

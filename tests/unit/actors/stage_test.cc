@@ -55,7 +55,7 @@ class Stage : public testing::Test {
     const auto& shape = plan_.stages.back();
     pool_ = std::make_unique<device::BufferPool>(plan_.pool_bytes);
     device::PoolAllocator from(*pool_);
-    memory_ = plan::StageMemory::take(plan_.model, shape, plan_.stage_options(), from);
+    memory_ = plan::StageMemory::take(plan_.model, shape, plan_.stage_options(shape), from);
     for (const auto& block : plan_.blocks) {
       shards_.push_back(plan::ShardMemory::take(plan_.model, block, plan_.geometry.compute, false, from));
     }

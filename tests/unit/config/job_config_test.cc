@@ -204,8 +204,8 @@ TEST(JobConfig, RefusesWhatTheTrainerCannotDoYet) {
         error_with({std::string("--parallelism.") + key + "=2", "--training.global_batch=2"}),
         HasSubstr(std::string("parallelism.") + key + "=2 (command line): not supported yet; at most 1"));
   }
-  EXPECT_THAT(error_with({"--parallelism.zero=2"}),
-              HasSubstr("parallelism.zero=2 (command line): not supported yet; at most 1"));
+  EXPECT_THAT(error_with({"--parallelism.zero=4"}), HasSubstr("parallelism.zero = 4 is out of range: allowed 0 .. 3"));
+  EXPECT_EQ(error_with({"--parallelism.zero=3", "--parallelism.prefetch=0", "--parallelism.reshard_after_forward=false"}), "");
   EXPECT_THAT(error_with({"--device", "cuda"}),
               HasSubstr("device.kind=cuda (command line): not supported yet; only cpu"));
   EXPECT_EQ(error_with({"--parallelism.pipeline=8", "--parallelism.schedule=gpipe", "--device=cpu"}), "");

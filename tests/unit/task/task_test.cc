@@ -59,6 +59,41 @@ TEST(Task, DoesNothingBeforeItIsResumed) {
   EXPECT_FALSE(run.done());
 }
 
+Task<> through(Gate* gate, std::vector<int>* log) {
+  log->push_back(1);
+  co_await *gate;
+  log->push_back(2);
+  co_await Turn{.key = {.position = 7}};
+  log->push_back(3);
+}
+
+TEST(Gate, HoldsATaskUntilItIsOpened) {
+  Gate gate;
+  std::vector<int> log;
+  TaskRun run(through(&gate, &log));
+  run.resume();
+  EXPECT_EQ(log, (std::vector<int>{1}));
+  EXPECT_TRUE(run.at_gate());
+  EXPECT_EQ(run.turn(), nullptr);
+  EXPECT_FALSE(run.done());
+  ASSERT_EQ(gate.open(), &run);
+  EXPECT_EQ(gate.open(), nullptr);  // told once
+  run.resume();
+  EXPECT_EQ(log, (std::vector<int>{1, 2}));
+  EXPECT_FALSE(run.at_gate());
+  ASSERT_NE(run.turn(), nullptr);
+  EXPECT_EQ(run.turn()->key.position, 7);
+}
+
+TEST(Gate, AnOpenOneHoldsNobody) {
+  Gate gate;
+  EXPECT_EQ(gate.open(), nullptr);
+  std::vector<int> log;
+  TaskRun run(through(&gate, &log));
+  run.resume();
+  EXPECT_EQ(log, (std::vector<int>{1, 2}));
+}
+
 TEST(Task, SuspendsAtEveryTurnAlsoInsideAChild) {
   std::vector<int> log;
   TaskRun run(two_passes(&log));

@@ -1,0 +1,71 @@
+#include "actors/train/stage_rooms.h"
+
+namespace troupe::actors {
+
+Stage::WeightsWalk::WeightsWalk(const Stage& stage, const Flight& flight, const std::vector<BlockIndex>& blocks)
+    : stage_(stage), step_(flight.evaluates ? StepId(flight.step.value + 1) : flight.step) {
+  open_.open();
+  if (!stage.weight_rooms_) return;
+  for (const BlockIndex block : blocks) {
+    if (stage.plan_.share(0).splits_weights(stage.layout(block))) order_.push_back(block);
+  }
+  gates_ = std::make_unique<WeightsGate[]>(order_.size());
+}
+
+task::Gate& Stage::WeightsWalk::of(BlockIndex block) {
+  here_ = next_ < order_.size() && order_[next_] == block;
+  if (!here_) return open_;
+  const std::size_t ahead = next_ + static_cast<std::size_t>(stage_.plan_.prefetch);
+  for (; asked_ < order_.size() && asked_ <= ahead; ++asked_) {
+    stage_.weight_rooms_.send(WeightsWanted{.block = order_[asked_], .step = step_, .gate = &gates_[asked_]});
+  }
+  return gates_[next_];
+}
+
+void Stage::WeightsWalk::leave() {
+  if (!here_) return;
+  stage_.stream_.notify([rooms = stage_.weight_rooms_, room = gates_[next_].room](device::StreamContext&) { rooms.send(WeightsLeft{room}); });
+  here_ = false;
+  ++next_;
+}
+
+Stage::GradientPlace::GradientPlace(const Stage& stage, const Flight& flight, BlockIndex block, plan::GradientUse use)
+    : stage_(stage), flight_(flight), use_(use), range_(plan::gradient_range(stage.plan_.model, stage.plan_.blocks, block, use)) {
+  if (!stage.gradient_rooms_) {
+    gate_.open();
+    return;
+  }
+  using plan::GradientRoom;
+  const bool projection = use == plan::GradientUse::kProjection;
+  const auto kind = projection ? GradientRoom::kProjection : block.value == 0 ? GradientRoom::kEmbedding : GradientRoom::kLayer;
+  stage.gradient_rooms_.send(GradientRoomWanted{.kind = kind, .gate = &gate_});
+}
+
+device::TensorView Stage::GradientPlace::flat() {
+  if (!stage_.gradient_rooms_) return {};
+  const auto view = gate_.flat.rows(0, range_.elements());
+  stage_.kernels_.fill(stage_.stream_, {view, 0});
+  return view;
+}
+
+void Stage::GradientPlace::done() {
+  const auto& plan = stage_.plan_;
+  const actor::Ref& shard = stage_.shard_of(range_.block);
+  const bool last = flight_.micro_batch.value == plan.micro_batches - 1;
+  if (stage_.gradient_rooms_) {
+    GradientInRoom told{.step = flight_.step, .micro_batch = flight_.micro_batch, .use = use_, .last = last, .range = range_,
+                        .flat = gate_.flat.rows(0, range_.elements()), .room = {gate_.kind, gate_.room}, .rooms = stage_.gradient_rooms_};
+    stage_.stream_.notify([shard, told = std::move(told)](device::StreamContext&) { shard.send(told); });
+    return;
+  }
+  // an untied head's projection is summed with the rest of its block
+  if (!last || (use_ == plan::GradientUse::kProjection && !plan.model.tied_embeddings)) return;
+  const BlockGradientReady ready{flight_.step, use_};
+  if (plan.replicas == 1) {
+    shard.send(ready);  // what the shard enqueues comes after the gradient on the one compute stream
+  } else {
+    stage_.stream_.notify([shard, ready](device::StreamContext&) { shard.send(ready); });
+  }
+}
+
+}  // namespace troupe::actors

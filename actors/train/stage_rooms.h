@@ -1,0 +1,67 @@
+// How a pass gets at weights and gradients that do not lie in the shards (ZeRO-2 and 3). Where they lie there, its gates are open and nothing
+// is bound. Private to stage.cc, stage_passes.cc and stage_rooms.cc; runs in the device loop's context.
+//
+// A pass takes a gradient's place first, then the block's weights, then its turns: between the two turns of a backward it may not wait, and
+// whoever has weights waits for nobody but the device (with prefetch, the next block's weights wait along).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "actors/train/gradient_rooms.h"
+#include "actors/train/stage_flight.h"
+#include "actors/train/weight_rooms.h"
+
+namespace troupe::actors {
+
+// The gathered weights that a pass computes with, in its order: at most prefetch + 1 blocks at once.
+//   co_await walk.of(block);  co_await its turn;  walk.bind(...);  its kernels;  walk.leave()
+class Stage::WeightsWalk {
+ public:
+  // Of `blocks`, in the order of the pass, it takes those that are split.
+  WeightsWalk(const Stage& stage, const Flight& flight, const std::vector<BlockIndex>& blocks);
+  // Where the pass waits for that block's weights; asks for them and for what comes after them.
+  task::Gate& of(BlockIndex block);
+  // [elements] of the block that was asked for last; empty where they lie in the shard.
+  device::ConstTensorView flat() const { return here_ ? gates_[next_].flat : device::ConstTensorView(); }
+  template <class Block>
+  void bind(Block& to) const {
+    if (here_) to.bind(models::BlockWeights(stage_.layout(order_[next_]), flat()));
+  }
+  // What is enqueued was the last that reads them.
+  void leave();
+
+ private:
+  const Stage& stage_;
+  const StepId step_;
+  std::vector<BlockIndex> order_;
+  std::unique_ptr<WeightsGate[]> gates_;
+  task::Gate open_;
+  std::size_t asked_ = 0, next_ = 0;
+  bool here_ = false;
+};
+
+// Where a micro-batch's gradient of one block (or of the head's projection) goes.
+//   co_await place.gate();  co_await its turn;  place.bind(...);  its kernels;  place.done()
+class Stage::GradientPlace {
+ public:
+  GradientPlace(const Stage& stage, const Flight& flight, BlockIndex block, plan::GradientUse use);
+  task::Gate& gate() { return gate_; }
+  // Cleared, in stream order; empty where the sum lies in the shard. [the range's elements]
+  device::TensorView flat();
+  template <class Block>
+  void bind(Block& to) {
+    if (const auto view = flat()) to.bind(models::BlockGradients(stage_.layout(range_.block), view));
+  }
+  // The kernels that make it are enqueued: the shard hears of it.
+  void done();
+
+ private:
+  const Stage& stage_;
+  const Flight& flight_;
+  const plan::GradientUse use_;
+  const plan::GradientRange range_;
+  GradientGate gate_;
+};
+
+}  // namespace troupe::actors
