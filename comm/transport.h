@@ -9,7 +9,8 @@
 // Owns: nothing of the caller's: a bulk stays where it is until its completion was called, its header is copied.
 // Order: frames of one channel and lane from one rank arrive in the order in which they were sent; their fetches may end in another.
 // Errors: a completion gets kUnavailable when the peer is down or the transport stopped, kCancelled when the receiver did not want the
-//         bulk. After a peer was reported down every send to it completes with the first cause; it is never up again.
+//         bulk. After a peer was reported down every send to it completes with the first cause; it is never up again. The cause has a
+//         first_cause(): the peer, or the rank because of which the peer stopped.
 //         Bad bytes from outside are counted (refused) and change nothing.
 // Limits: a header has at most kHeaderBytesMost bytes; a bulk up to 2^62.
 #pragma once
@@ -101,9 +102,14 @@ class Transport {
   virtual void post(absl::AnyInvocable<void()> function) = 0;
   virtual bool on_progress_thread() const = 0;
 
-  // Every open completion gets kUnavailable; afterwards nothing is called any more. Not from the progress thread.
-  virtual void stop() = 0;
+  // Every open completion gets kUnavailable; afterwards nothing is called any more. Not from the progress thread. `why`, if it is not ok, is
+  // what the peers hear as the cause (departure()), as far as a link still holds; at most kReasonBytesMost bytes of it.
+  virtual void stop(const Status& why = ok()) = 0;
   virtual Counters counters() const = 0;
 };
+
+inline constexpr std::size_t kReasonBytesMost = 1024;
+// What a peer of `rank` gets as the cause when that stops its transport: with the first cause of `why`, or with `rank` as that.
+Status departure(Rank rank, const Status& why);
 
 }  // namespace troupe::comm

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "runtime/base/first_cause.h"
+
 namespace troupe::actors {
 
 StatusOr<std::unique_ptr<LocalReplicas>> LocalReplicas::create(const plan::JobConfig& job, const plan::Plan& plan, const World& world,
@@ -26,8 +28,8 @@ Status LocalReplicas::run() {
   }
   for (auto& thread : threads) thread.join();
   for (const auto& end : ends) {
-    // "rank 1 is gone" follows from what rank 1 says itself
-    if (!end.ok() && !absl::IsUnavailable(end)) return end;
+    // What has a first cause elsewhere follows from what that one says itself.
+    if (!end.ok() && !first_cause(end)) return end;
   }
   const auto failed = std::find_if(ends.begin(), ends.end(), [](const Status& end) { return !end.ok(); });
   return failed == ends.end() ? ok() : *failed;

@@ -1,7 +1,5 @@
 #include "actors/train/replica.h"
 
-#include "absl/strings/str_cat.h"
-
 namespace troupe::actors {
 
 Replica::Replica(const plan::ShardShare& share, std::uint64_t job) : share_(share), job_(job) {
@@ -60,7 +58,7 @@ void Replica::job_ended(JobEnded message) {
 
 void Replica::peer_went_down(PeerWentDown message) {
   if (ended_) return;
-  fail(absl::UnavailableError(absl::StrCat("rank ", message.rank.value, " is gone: ", std::string(message.cause.message()))));
+  fail(message.cause);
 }
 
 }  // namespace troupe::actors

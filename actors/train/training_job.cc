@@ -385,7 +385,7 @@ Status TrainingJob::wait() {
   const Status status = system_->wait();
   if (!world_.transport) return status;
   if (!status.ok()) {
-    world_.transport->stop();  // the others see this rank go, and nobody writes into its memory any more
+    world_.transport->stop(status);  // the others see this rank go and why, and nobody writes into its memory any more
     return status;
   }
   return meet_at_the_end();

@@ -6,6 +6,7 @@
 #include "comm/collective/operation.h"
 #include "comm/collective/wire.h"
 #include "runtime/base/check.h"
+#include "runtime/base/first_cause.h"
 
 namespace troupe::comm {
 
@@ -78,7 +79,10 @@ void CollectiveEngine::arrive(Arrival arrival) {
   if (header->phase == Phase::kFailed) {
     const bool known = header->offset > 0 && header->offset <= static_cast<std::int64_t>(absl::StatusCode::kUnauthenticated);
     const auto code = known ? static_cast<absl::StatusCode>(header->offset) : absl::StatusCode::kAborted;
-    fail_group(open, header->operation, Status(code, std::string(text_after_header(arrival.header()))), false);
+    const std::string text(text_after_header(arrival.header()));
+    // Its own end is heard from the transport, too: with what it says itself.
+    const bool has_first = header->count > 0 && header->count < transport_.world() + 2;
+    fail_group(open, header->operation, has_first ? due_to(Rank(static_cast<std::int32_t>(header->count) - 2), text) : Status(code, text), false);
     sweep();
     return;
   }
@@ -104,8 +108,9 @@ void CollectiveEngine::fail_group(OpenGroup& open, OperationId id, const Status&
   }
   std::erase_if(early_, [&](const auto& early) { return early.first.first == open.group.id; });
   if (!tell) return;
+  const auto first = first_cause(cause);
   const auto head = encode({.group = open.group.id, .operation = id, .phase = Phase::kFailed, .from = open.group.self,
-                            .offset = static_cast<std::int64_t>(cause.code())});
+                            .offset = static_cast<std::int64_t>(cause.code()), .count = first ? first->rank.value + 2 : 0});
   std::vector<std::byte> frame(head.begin(), head.end());
   const std::string text = std::string(cause.message()).substr(0, kHeaderBytesMost - kCollectiveHeaderBytes);
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));

@@ -14,7 +14,7 @@ enum class Phase : std::uint8_t {
   kAddend,   // bulk: elements [offset, offset + count) of the sender's addend, for whoever folds them
   kResult,   // bulk: elements [offset, offset + count) as they shall be
   kArrived,  // of a barrier
-  kFailed,   // the group has failed; the text says why, `offset` is the status code
+  kFailed,   // the group has failed; the text says why, `offset` is the status code, `count` the first cause's rank + 2 (0: there is none)
 };
 
 struct CollectiveHeader {

@@ -1,5 +1,7 @@
 #include "comm/join/join.h"
 
+#include "runtime/base/first_cause.h"
+
 namespace troupe::comm {
 
 StatusOr<Joined> join(const Place& place, std::string my_address, Deadline deadline, std::string build) {
@@ -24,7 +26,11 @@ StatusOr<Joined> join(const Place& place, std::string my_address, Deadline deadl
   return Joined(place, std::move(addresses), std::move(server), std::move(store));
 }
 
-Status Joined::abort(const std::string& reason) { return store_ ? store_->abort(reason) : ok(); }
+Status Joined::abort(const Status& why) {
+  if (!store_) return ok();
+  const auto first = first_cause(why);
+  return first ? store_->abort(first->text, first->rank) : store_->abort(std::string(why.message()), place_.rank);
+}
 
 Status Joined::check() { return store_ ? store_->check() : ok(); }
 

@@ -28,8 +28,8 @@ class Joined {
   const std::vector<std::string>& addresses() const { return addresses_; }  // by rank: opaque bytes
   StoreClient* store() { return store_.get(); }                             // null when alone
 
-  // Ends the job for everybody with this cause; for a rank that fails.
-  Status abort(const std::string& reason);
+  // Ends the job for everybody with this cause, or with its first_cause(); for a rank that fails.
+  Status abort(const Status& why);
   // kAborted when another rank did, or was lost. Never waits.
   Status check();
   // Leaves in order. Who runs the store waits for the others until the deadline, since they need it.

@@ -234,11 +234,11 @@ StatusOr<std::vector<std::string>> StoreClient::exchange(const std::string& addr
   }
 }
 
-Status StoreClient::abort(const std::string& reason) {
+Status StoreClient::abort(const std::string& reason, Rank first) {
   const Deadline deadline = after(kAnswerHas);
   std::uint32_t id = 0;
   FrameWriter writer = request(protocol::kAbort, id, deadline);
-  const auto frame = ask(id, std::move(writer.text(reason.substr(0, protocol::kReasonBytesMost))).finish(), deadline);
+  const auto frame = ask(id, std::move(writer.i32(first.value).text(reason.substr(0, protocol::kReasonBytesMost))).finish(), deadline);
   return cause_ ? ok() : frame.status();
 }
 

@@ -32,7 +32,7 @@ inline Deadline after(std::chrono::nanoseconds duration) {
 struct StoreCause {
   Rank rank{-1};
   std::string reason;  // names the rank
-  bool lost = false;   // it did not say so itself: its connection closed
+  bool lost = false;   // it did not say so itself: its connection closed, or another rank lost it
 };
 
 class StoreClient {
@@ -62,8 +62,9 @@ class StoreClient {
   // Every rank's address, by rank, when the last one has come. Once in a job.
   StatusOr<std::vector<std::string>> exchange(const std::string& address, Deadline deadline);
 
-  // Ends the job for all. Ok when the store has heard it, or had heard another cause before.
-  Status abort(const std::string& reason);
+  // Ends the job for all. `first`: the rank with which it began, ourselves or one whose end we heard of (-1: the launcher's). Ok when the
+  // store has heard it, or had heard another cause before.
+  Status abort(const std::string& reason, Rank first);
   // Leaves in order; afterwards only the destructor.
   Status goodbye();
 

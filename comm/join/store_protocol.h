@@ -10,7 +10,7 @@
 namespace troupe::comm::protocol {
 
 inline constexpr std::string_view kMagic{"troupe/s", 8};
-inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint16_t kVersion = 2;
 
 // The numbers travel: never reuse one.
 enum Type : std::uint8_t {

@@ -330,12 +330,14 @@ class StoreServer::Loop {
     if (reader.type() == protocol::kGoodbye || reader.type() == protocol::kAbort) {
       const std::uint32_t id = reader.u32();
       reader.u32();
+      const Rank first = reader.type() == protocol::kAbort ? Rank{reader.i32()} : connection.rank;
       const std::string reason(reader.type() == protocol::kAbort ? reader.text() : std::string_view());
-      if (!reader.ended_well()) return refuse(connection, "");
+      if (!reader.ended_well() || first.value < -1 || first.value >= options_.world) return refuse(connection, "");
       board_.give_up(connection.rank);
       if (reader.type() == protocol::kAbort) {
         const auto said = reason.substr(0, protocol::kReasonBytesMost);
-        return end_job({connection.rank, absl::StrCat("rank ", connection.rank.value, " ended the job: ", said)});
+        if (first != connection.rank) return end_job({first, absl::StrCat(said, " (heard from rank ", connection.rank.value, ")"), true});
+        return end_job({first, absl::StrCat("rank ", first.value, " ended the job: ", said)});
       }
       board_.answer(connection.rank, id, ok());
       connection.stage = Connection::Stage::kLeft;

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
+#include "runtime/base/first_cause.h"
 
 namespace troupe::comm {
 
@@ -34,7 +35,7 @@ class LocalTransport final : public Transport {
   void send(Frame frame) override;
   void post(absl::AnyInvocable<void()> function) override { enqueue(std::move(function)); }
   bool on_progress_thread() const override { return std::this_thread::get_id() == thread_.get_id(); }
-  void stop() override;
+  void stop(const Status& why = ok()) override;
   Counters counters() const override {
     std::lock_guard lock(mutex_);
     return counters_;
@@ -221,14 +222,14 @@ void LocalTransport::peer_went_down(Rank peer, const Status& cause) {
   });
 }
 
-void LocalTransport::stop() {
+void LocalTransport::stop(const Status& why) {
   {
     std::unique_lock lock(hub_.mutex_);
     auto& own = hub_.members_[static_cast<std::size_t>(rank_.value)];
     if (own == nullptr) return;
     own = nullptr;
     for (auto* member : hub_.members_) {
-      if (member) member->peer_went_down(rank_, absl::UnavailableError(absl::StrCat("rank ", rank_.value, " stopped its transport")));
+      if (member) member->peer_went_down(rank_, departure(rank_, why));
     }
   }
   std::deque<absl::AnyInvocable<void()>> left;  // dies without a lock held: packets tell their senders
@@ -250,7 +251,7 @@ Status LocalHub::down(Rank a, Rank b) const {
   for (const Rank end : {a, b}) {
     const auto at = static_cast<std::size_t>(end.value);
     if (!cut_[at].ok()) return cut_[at];
-    if (members_[at] == nullptr) return absl::UnavailableError(absl::StrCat("rank ", end.value, " is not there"));
+    if (members_[at] == nullptr) return due_to(end, absl::StrCat("rank ", end.value, " is not there"));
   }
   return ok();
 }

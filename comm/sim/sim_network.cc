@@ -6,12 +6,15 @@
 #include "absl/strings/str_cat.h"
 #include "comm/sim/sim_transport.h"
 #include "runtime/base/check.h"
+#include "runtime/base/first_cause.h"
 
 namespace troupe::comm {
 namespace {
 
 constexpr Rank kNobody{-1};
 constexpr int kLanes = 2;
+
+Status down(Rank rank, const std::string& why) { return due_to(rank, absl::StrCat("rank ", rank.value, " is down: ", why)); }
 
 }  // namespace
 
@@ -146,7 +149,7 @@ void SimNetwork::started(Rank rank) {
   for (std::size_t i = 0; i < ranks_.size(); ++i) arm(rank, Rank(static_cast<std::int32_t>(i)));
 }
 
-void SimNetwork::stopped(Rank rank) {
+void SimNetwork::stopped(Rank rank, const Status& why) {
   Process& process = ranks_[index(rank)];
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const Rank there(static_cast<std::int32_t>(i));
@@ -156,8 +159,8 @@ void SimNetwork::stopped(Rank rank) {
       for (const auto& [of, latest] : pair(there, rank).latest) {
         if (of.first == lane) arrival = std::max(arrival, latest);
       }
-      enqueue(there, arrival, {.from = rank, .act = [this, there, rank] {
-                                 if (++pair(there, rank).byes == kLanes) take_for_down(there, rank, "it stopped its transport");
+      enqueue(there, arrival, {.from = rank, .act = [this, there, rank, cause = departure(rank, why)] {
+                                 if (++pair(there, rank).byes == kLanes) take_for_down(there, rank, cause);
                                }});
     }
   }
@@ -201,7 +204,7 @@ void SimNetwork::crash(Rank rank) {
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const Rank other(static_cast<std::int32_t>(i));
     if (other == rank || pair(other, rank).cut || !chance(options_.told_of_a_crash)) continue;
-    carry(other, other, 0, [this, other, rank] { take_for_down(other, rank, "connection reset by peer"); });
+    carry(other, other, 0, [this, other, rank] { take_for_down(other, rank, down(rank, "connection reset by peer")); });
   }
   listen_again();
 }
@@ -244,14 +247,14 @@ void SimNetwork::arm(Rank here, Rank there) {
   const std::int64_t timeout_ns = options_.heartbeat_timeout_ns + static_cast<std::int64_t>(random() % (interval + 1));
   enqueue(here, clock_.now_ns() + timeout_ns, {.act = [this, &way, here, there, silence] {
             if (way.silence != silence) return;
-            take_for_down(here, there, absl::StrCat("nothing was heard of it for ", options_.heartbeat_timeout_ns / 1'000'000, " ms"));
+            take_for_down(here, there, down(there, absl::StrCat("nothing was heard of it for ", options_.heartbeat_timeout_ns / 1'000'000, " ms")));
           }});
 }
 
-void SimNetwork::take_for_down(Rank here, Rank there, const std::string& why) {
+void SimNetwork::take_for_down(Rank here, Rank there, const Status& cause) {
   Pair& way = pair(here, there);
   if (!way.down.ok()) return;
-  way.down = absl::UnavailableError(absl::StrCat("rank ", there.value, " is down: ", why));
+  way.down = cause;
   for (const auto& [moment, event] : std::exchange(way.waiting, {})) way.traffic.lost += event.frame ? 1 : 0;
   ranks_[index(here)].transport->peer_went_down(there, way.down);
   listen_again();

@@ -118,7 +118,7 @@ class SimNetwork final : public device::SimRunnable {
 
   // For SimTransport.
   void started(Rank rank);
-  void stopped(Rank rank);  // orderly: it tells the others, behind what it has sent
+  void stopped(Rank rank, const Status& why);  // orderly: it tells the others, behind what it has sent
   void post(Rank rank, absl::AnyInvocable<void()> act);
   void carry_frame(Rank from, Rank to, Channel channel, Lane lane, absl::AnyInvocable<void()> arrive);
   void carry(Rank from, Rank to, std::int64_t bytes, absl::AnyInvocable<void()> arrive);
@@ -133,7 +133,7 @@ class SimNetwork final : public device::SimRunnable {
   bool hears(Rank here, Rank there) const;
   void listen_again();                 // after whatever may have changed who hears whom
   void arm(Rank here, Rank there);
-  void take_for_down(Rank here, Rank there, const std::string& why);
+  void take_for_down(Rank here, Rank there, const Status& cause);
   void drop_all_for(Rank rank);
 
   const Clock& clock_;

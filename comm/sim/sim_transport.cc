@@ -172,11 +172,11 @@ void SimTransport::peer_went_down(Rank peer, const Status& cause) {
   if (!told_first) tell();
 }
 
-void SimTransport::stop() {
+void SimTransport::stop(const Status& why) {
   TROUPE_CHECK(!on_progress_thread()) << "the progress thread cannot stop itself";
   const auto& process = network_.ranks_[SimNetwork::index(rank_)];
   if (process.stopped) return;
-  network_.stopped(rank_);
+  network_.stopped(rank_, why);
   if (process.crashed) {  // nothing of it runs any more
     open_.clear();
     return;

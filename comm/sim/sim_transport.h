@@ -28,7 +28,7 @@ class SimTransport final : public Transport {
   void send(Frame frame) override;
   void post(absl::AnyInvocable<void()> function) override { network_.post(rank_, std::move(function)); }
   bool on_progress_thread() const override { return network_.progress_ == rank_; }
-  void stop() override;
+  void stop(const Status& why = ok()) override;
   Counters counters() const override { return counters_; }
 
  private:

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
+#include "runtime/base/first_cause.h"
 #include "runtime/base/log.h"
 
 namespace troupe::comm {
@@ -20,6 +21,10 @@ constexpr std::int64_t kCloseNs = 1'000'000'000;  // how long a failed peer's fr
 constexpr std::int64_t kSleepMostNs = 50'000'000;
 
 std::int64_t ns(std::chrono::nanoseconds duration) { return duration.count(); }
+
+Status down(const Peer& peer, const std::string& why) {
+  return due_to(peer.rank, absl::StrCat("rank ", peer.rank.value, " is down: ", why));
+}
 
 }  // namespace
 
@@ -140,10 +145,11 @@ void UcxCore::sleep() {
 void UcxCore::tick() {
   for (const Rank silent : pulse_.tick(now_ns_)) {
     Peer& gone = peer(silent);
-    fail(gone, absl::UnavailableError(absl::StrCat(
-                   "rank ", silent.value, " is down: nothing was heard of it for ",
-                   ns(gone.heard ? options_.heartbeat_timeout : options_.first_contact_timeout) / 1'000'000,
-                   " ms")));
+    fail(gone, down(gone, absl::StrCat(
+                              "nothing was heard of it for ",
+                              ns(gone.heard ? options_.heartbeat_timeout : options_.first_contact_timeout) /
+                                  1'000'000,
+                              " ms")));
   }
   next_tick_ns_ = now_ns_ + pulse_.interval_ns();
   for (Peer& each : peers_) {
@@ -164,8 +170,7 @@ bool UcxCore::connect(Peer& peer) {
     if (!peer.addresses[lane].empty())
       connected = workers_[lane]->connect(peer.addresses[lane], &UcxCore::on_error, &peer);
     if (!connected.ok()) {
-      fail(peer, absl::UnavailableError(
-                     absl::StrCat("rank ", peer.rank.value, " is down: ", connected.status().message())));
+      fail(peer, down(peer, std::string(connected.status().message())));
       return false;
     }
     peer.endpoints[lane] = *connected;
@@ -180,8 +185,7 @@ void UcxCore::on_error(void* peer, ucp_ep_h, ucs_status_t status) {
 }
 
 void UcxCore::act(Failed failed) {
-  fail(*failed.peer, absl::UnavailableError(absl::StrCat("rank ", failed.peer->rank.value,
-                                                         " is down: ", ucs_status_string(failed.status))));
+  fail(*failed.peer, down(*failed.peer, ucs_status_string(failed.status)));
 }
 
 void UcxCore::fail(Peer& peer, Status cause) {
@@ -264,9 +268,15 @@ void UcxCore::shut_down() {
 }
 
 void UcxCore::say_bye() {
+  Note bye{.kind = NoteKind::kBye};
+  if (!why_.ok()) {
+    const auto first = first_cause(why_).value_or(FirstCause{options_.rank, std::string(why_.message())});
+    bye.first = first.rank;
+    bye.reason = first.text.empty() ? std::string("it failed") : first.text;
+  }
   for (Peer& each : peers_) {
     if (each.down() || !(each.connected() || each.heard)) continue;
-    for (const Lane lane : {Lane::kControl, Lane::kBulk}) note(each, lane, {.kind = NoteKind::kBye});
+    for (const Lane lane : {Lane::kControl, Lane::kBulk}) note(each, lane, bye);
   }
 }
 

@@ -81,6 +81,8 @@ class UcxCore {
   void run();
   // For a transport that was never started, too.
   void shut_down();
+  // What the bye says. Before the inbox is stopped, or before shut_down().
+  void leave_because(const Status& why) { why_ = why; }
 
   void submit(std::unique_ptr<OpenSend> open);
   void fetch(const std::shared_ptr<HeldBulk>& held, std::byte* into, Completion fetched);
@@ -180,6 +182,7 @@ class UcxCore {
   OpenSet<OpenFetch> orphan_fetches_;
   std::int64_t now_ns_ = 0, next_tick_ns_ = 0;
   bool stopping_ = false, shut_ = false;
+  Status why_;  // of the stop
   std::array<bool, kRefusals> refusal_logged_{};
 
   struct {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "comm/ucx/ucx_core.h"
 #include "runtime/base/check.h"
+#include "runtime/base/first_cause.h"
 #include "runtime/base/log.h"
 
 namespace troupe::comm {
@@ -262,8 +263,8 @@ void UcxCore::pulled(OpenFetch* open, ucs_status_t status, std::size_t bytes) {
     open->failed =
         open->peer->down()
             ? open->peer->cause
-            : absl::UnavailableError(absl::StrCat("the bulk of rank ", open->peer->rank.value,
-                                                  " could not be fetched: ", ucs_status_string(status)));
+            : due_to(open->peer->rank, absl::StrCat("rank ", open->peer->rank.value, " is down: its bulk could not be fetched: ",
+                                                    ucs_status_string(status)));
   }
   const bool goes_on = open->failed.ok() && !open->peer->down() && open->come_bytes < open->bytes;
   if (open->pulls_open == 0 && !goes_on) finish(open);
@@ -283,7 +284,8 @@ void UcxCore::drop(const std::shared_ptr<HeldBulk>& held) {
   if (held->form == HeldBulk::Form::kOffered && !stopping_) {
     // Releasing would complete the send as if it had been fetched: the sender must know before.
     held->refused = true;
-    note(*held->peer, Lane::kControl, {NoteKind::kBulkRefused, held->lane, held->channel, held->sequence});
+    note(*held->peer, Lane::kControl,
+         {.kind = NoteKind::kBulkRefused, .lane = held->lane, .channel = held->channel, .sequence = held->sequence});
     return;
   }
   if (held->own != nullptr) {
@@ -315,7 +317,7 @@ void UcxCore::take_note(Peer& from, std::span<const std::byte> bytes) {
         if (open->lane == said.lane && open->channel == said.channel && open->sequence == said.sequence)
           open->refused = true;
       }
-      return note(from, Lane::kControl, {NoteKind::kRefusalSeen, said.lane, said.channel, said.sequence});
+      return note(from, Lane::kControl, {.kind = NoteKind::kRefusalSeen, .lane = said.lane, .channel = said.channel, .sequence = said.sequence});
     case NoteKind::kRefusalSeen: {
       const auto refused = std::find_if(held_.begin(), held_.end(), [&](const auto& held) {
         return held->refused && held->peer == &from && held->lane == said.lane &&
@@ -324,14 +326,17 @@ void UcxCore::take_note(Peer& from, std::span<const std::byte> bytes) {
       if (refused != held_.end()) release(*std::shared_ptr<HeldBulk>(*refused));
       return;
     }
-    case NoteKind::kBye:
+    case NoteKind::kBye: {
       if (++from.byes < kLanes) return;  // what it sent before has come on both
       from.bye_seen = true;
+      if (said.first.value >= options_.world) said.first = from.rank;
+      const Status why = said.reason.empty()            ? ok()
+                         : said.first == from.rank ? absl::UnknownError(said.reason)
+                                                   : due_to(said.first, said.reason);
       // Our endpoints close when the answer has left: it may be the first frame on them.
-      return note(from, Lane::kControl, {.kind = NoteKind::kByeSeen}, [this, &from](const Status&) {
-        fail(from, absl::UnavailableError(
-                       absl::StrCat("rank ", from.rank.value, " is down: it stopped its transport")));
-      });
+      return note(from, Lane::kControl, {.kind = NoteKind::kByeSeen},
+                  [this, &from, cause = departure(from.rank, why)](const Status&) { fail(from, cause); });
+    }
     case NoteKind::kByeSeen:
       from.bye_seen = true;
       return;

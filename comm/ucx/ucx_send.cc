@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "comm/ucx/ucx_core.h"
 #include "runtime/base/check.h"
+#include "runtime/base/first_cause.h"
 
 namespace troupe::comm {
 namespace {
@@ -121,8 +122,7 @@ Status UcxCore::failure(const Peer& peer, ucs_status_t status) const {
   if (status == UCS_ERR_REJECTED)
     return absl::CancelledError(absl::StrCat("rank ", peer.rank.value, " did not want the bulk"));
   if (peer.down()) return peer.cause;
-  return absl::UnavailableError(
-      absl::StrCat("rank ", peer.rank.value, " is down: ", ucs_status_string(status)));
+  return due_to(peer.rank, absl::StrCat("rank ", peer.rank.value, " is down: ", ucs_status_string(status)));
 }
 
 void UcxCore::finish(OpenSend* open) {
@@ -163,8 +163,9 @@ void UcxCore::note(Peer& peer, Lane lane, const Note& note, Completion sent) {
   open->to = peer.rank;
   open->channel = Channel::kTransport;
   open->lane = lane;
-  open->bytes.resize(kWireBytes + kNoteBytes);
-  write_note(note, open->bytes.data() + kWireBytes);
+  open->bytes.resize(kWireBytes);
+  const auto bytes = note_bytes(note);
+  open->bytes.insert(open->bytes.end(), bytes.begin(), bytes.end());
   open->sent = std::move(sent);
   submit(std::move(open));
 }

@@ -97,9 +97,10 @@ void UcxTransport::send(Frame frame) {
 
 void UcxTransport::post(absl::AnyInvocable<void()> function) { state_->inbox->push(std::move(function)); }
 
-void UcxTransport::stop() {
+void UcxTransport::stop(const Status& why) {
   TROUPE_CHECK(!on_progress_thread()) << "the progress thread cannot wait for itself";
   if (std::exchange(state_->stopped, true)) return;
+  state_->core->leave_because(why);
   if (state_->thread.joinable()) {
     state_->inbox->stop();
     state_->thread.join();

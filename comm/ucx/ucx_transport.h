@@ -57,7 +57,7 @@ class UcxTransport final : public Transport {
   void send(Frame frame) override;
   void post(absl::AnyInvocable<void()> function) override;
   bool on_progress_thread() const override;
-  void stop() override;
+  void stop(const Status& why = ok()) override;
   Counters counters() const override;
 
  private:

@@ -25,6 +25,8 @@ constexpr std::size_t kMagicAt = 0, kVersionAt = 4, kLaneAt = 6, kChannelAt = 7,
                       kIncarnationAt = 16, kFromAt = 20, kToAt = 24, kHeaderBytesAt = 28, kSequenceAt = 32,
                       kBulkBytesAt = 40;
 static_assert(kBulkBytesAt + sizeof(std::uint64_t) == kWireBytes);
+constexpr std::size_t kFirstBytes = sizeof(std::uint32_t);  // of the first cause's rank in a bye
+static_assert(kByeBytesMost <= kHeaderBytesMost);
 
 Rank get_rank(const std::byte* from) { return Rank{static_cast<std::int32_t>(get<std::uint32_t>(from))}; }
 bool is_lane(std::uint8_t lane) { return lane <= static_cast<std::uint8_t>(Lane::kBulk); }
@@ -106,16 +108,21 @@ std::uint64_t read_offset(std::span<const std::byte, kOffsetBytes> bytes) {
   return get<std::uint64_t>(bytes.data());
 }
 
-void write_note(const Note& note, std::byte* into) {
-  put<std::uint64_t>(into, 0);
-  put<std::uint8_t>(into, static_cast<std::uint8_t>(note.kind));
-  put<std::uint8_t>(into + 1, static_cast<std::uint8_t>(note.lane));
-  put<std::uint8_t>(into + 2, static_cast<std::uint8_t>(note.channel));
-  put<std::uint64_t>(into + 8, note.sequence);
+std::vector<std::byte> note_bytes(const Note& note) {
+  const auto text = std::as_bytes(std::span(note.reason).first(std::min(note.reason.size(), kReasonBytesMost)));
+  std::vector<std::byte> bytes(kNoteBytes + (text.empty() ? 0 : kFirstBytes + text.size()));
+  put<std::uint8_t>(bytes.data(), static_cast<std::uint8_t>(note.kind));
+  put<std::uint8_t>(bytes.data() + 1, static_cast<std::uint8_t>(note.lane));
+  put<std::uint8_t>(bytes.data() + 2, static_cast<std::uint8_t>(note.channel));
+  put<std::uint64_t>(bytes.data() + 8, note.sequence);
+  if (text.empty()) return bytes;
+  put<std::uint32_t>(bytes.data() + kNoteBytes, static_cast<std::uint32_t>(note.first.value));
+  std::ranges::copy(text, bytes.begin() + kNoteBytes + kFirstBytes);
+  return bytes;
 }
 
 bool read_note(std::span<const std::byte> bytes, Note& note) {
-  if (bytes.size() != kNoteBytes) return false;
+  if (bytes.size() < kNoteBytes) return false;
   const auto kind = get<std::uint8_t>(bytes.data()), lane = get<std::uint8_t>(bytes.data() + 1),
              channel = get<std::uint8_t>(bytes.data() + 2);
   if (kind < static_cast<std::uint8_t>(NoteKind::kHeartbeat) ||
@@ -124,6 +131,14 @@ bool read_note(std::span<const std::byte> bytes, Note& note) {
   if (!is_lane(lane) || channel >= kChannels) return false;
   note = {static_cast<NoteKind>(kind), static_cast<Lane>(lane), static_cast<Channel>(channel),
           get<std::uint64_t>(bytes.data() + 8)};
+  if (bytes.size() == kNoteBytes) return true;
+  if (note.kind != NoteKind::kBye || bytes.size() <= kNoteBytes + kFirstBytes || bytes.size() > kByeBytesMost) return false;
+  note.first = get_rank(bytes.data() + kNoteBytes);
+  if (note.first.value < -1) return false;
+  for (const std::byte byte : bytes.subspan(kNoteBytes + kFirstBytes)) {
+    const auto letter = static_cast<unsigned char>(byte);
+    note.reason.push_back(letter < 0x20 || letter == 0x7f ? ' ' : static_cast<char>(letter));
+  }
   return true;
 }
 

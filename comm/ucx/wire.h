@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "comm/transport.h"
 #include "runtime/base/ids.h"
@@ -17,7 +19,7 @@
 namespace troupe::comm {
 
 inline constexpr std::uint32_t kWireMagic = 0x46505254;  // "TRPF"
-inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint16_t kWireVersion = 2;
 inline constexpr std::size_t kWireBytes = 48;
 inline constexpr std::uint64_t kBulkBytesMost = std::uint64_t{1} << 62;
 // A longer bulk goes in pieces: UCX does not return from progress before all it can move has moved, over tcp
@@ -87,16 +89,21 @@ enum class NoteKind : std::uint8_t {
   kByeSeen = 5
 };
 inline constexpr std::size_t kNoteBytes = 16;
+inline constexpr std::size_t kByeBytesMost = kNoteBytes + 4 + kReasonBytesMost;
 
 struct Note {
   NoteKind kind = NoteKind::kHeartbeat;
   Lane lane = Lane::kControl;  // of the frame that is meant
   Channel channel = Channel::kTransport;
   std::uint64_t sequence = 0;
+  // Of a bye that is not the end of a job: the first cause, its text cut to kReasonBytesMost and, when read, without control characters.
+  // Rank -1: none of the job's. Without reason: there is none.
+  Rank first{-1};
+  std::string reason{};
   friend bool operator==(const Note&, const Note&) = default;
 };
 
-void write_note(const Note& note, std::byte* into);
+std::vector<std::byte> note_bytes(const Note& note);
 // False: no note.
 bool read_note(std::span<const std::byte> bytes, Note& note);
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/first_cause.h"
 
 namespace troupe::actor {
 
@@ -13,11 +14,11 @@ Supervisor::Supervisor(detail::SystemCore& core) : core_(core) {
 void Supervisor::ended(const ActorEnded& message) {
   const detail::Cell& cell = message.actor.cell();
   const bool failed = !cell.cause.ok();
-  const bool first = failed && first_code_ == absl::StatusCode::kOk;
+  const bool first = failed && first_.ok();
   if (failed) {
     const std::string cause(cell.cause.message());
     if (first) {
-      first_code_ = cell.cause.code();
+      first_ = cell.cause;
       failures_ = absl::StrCat("actor '", cell.name(), "' failed: ", cause);
     } else {
       absl::StrAppend(&failures_, "; then '", cell.name(), "' failed: ", cause);
@@ -30,7 +31,7 @@ void Supervisor::ended(const ActorEnded& message) {
   --core_.outcome.alive;
   if (failed) {
     core_.outcome.failed = true;
-    core_.outcome.result = Status(first_code_, failures_);
+    core_.outcome.result = reworded(first_, failures_);
   }
   core_.outcome.changed.notify_all();
 }

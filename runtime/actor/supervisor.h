@@ -29,7 +29,7 @@ class Supervisor final : public Actor {
 
   detail::SystemCore& core_;
   std::string failures_;  // "actor 'a' failed: ...; then 'b' failed: ..."
-  absl::StatusCode first_code_ = absl::StatusCode::kOk;
+  Status first_;
 };
 
 }  // namespace troupe::actor

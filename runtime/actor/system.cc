@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/actor/supervisor.h"
+#include "runtime/base/first_cause.h"
 
 namespace troupe::actor {
 namespace detail {
@@ -117,8 +118,7 @@ Status System::wait() {
   }
   if (core_->wait_until_all_ended(core_->options.stop_deadline)) return this->outcome();
   const Status failure = this->outcome();
-  return Status(failure.code(),
-                absl::StrCat(std::string(failure.message()), "; still running: ", core_->who_is_alive()));
+  return reworded(failure, absl::StrCat(std::string(failure.message()), "; still running: ", core_->who_is_alive()));
 }
 
 Status System::shutdown(std::chrono::nanoseconds deadline) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "comm/ucx/ucx_transport.h"
 #include "runtime/base/check.h"
+#include "runtime/base/first_cause.h"
 #include "runtime/base/log.h"
 
 namespace troupe::tool {
@@ -75,7 +76,8 @@ void JobWorld::watch(std::function<void(Rank, const Status& cause)> lost) {
       if (ready[1].revents) return;
       const Status status = store.check();
       if (status.ok()) continue;
-      lost(store.cause() ? store.cause()->rank : Rank(0), status);
+      const Rank rank = store.cause() ? store.cause()->rank : Rank(-1);  // without a cause it is the store that is gone
+      lost(rank, due_to(rank, std::string(status.message())));
       return;
     }
   });
@@ -91,9 +93,9 @@ void JobWorld::end_watch() {
 
 Status JobWorld::leave(const Status& outcome) {
   end_watch();
-  for (auto& transport : owned_) transport->stop();
+  for (auto& transport : owned_) transport->stop(outcome);
   if (!joined_) return ok();
-  if (!outcome.ok()) return joined_->abort(std::string(outcome.message()));
+  if (!outcome.ok()) return joined_->abort(outcome);
   return joined_->leave(comm::after(kLeaveDeadline));
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/join/store.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status.h"
 
@@ -58,6 +59,11 @@ class Crew {
   virtual void ready(int fd) = 0;
   virtual void reap() = 0;  // after SIGCHLD
   virtual void signal(int number) = 0;  // to every rank that runs, with its group
+  // What is due now; when to be called again. `listens`: the launcher has taken what the crew says (room, above).
+  virtual comm::Deadline keep_time(bool listens) {
+    static_cast<void>(listens);
+    return comm::Deadline::max();
+  }
   virtual void abandon() = 0;  // a SIGKILL had no effect within its time: what is here of the crew ends now
   virtual bool done() const = 0;
 

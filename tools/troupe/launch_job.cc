@@ -31,7 +31,10 @@ using comm::Deadline;
 
 constexpr auto kEndWithin = 5s;         // of SIGTERM; then SIGKILL
 constexpr auto kCauseIsKnownFor = 2s;   // ranks that have heard the cause from the store end by themselves; then SIGTERM
-constexpr auto kGoneWithin = 2s;        // of SIGKILL, through a link that may be cut; then its ssh ends
+// A rank that others have lost (a cut link, SIGSTOP) will not end by itself, and they have heard of it: all is over within 10 s of what
+// befell it, 6 of which the heartbeats may take.
+constexpr auto kLostIsKnownFor = 1s, kLostEndsWithin = 2s;
+constexpr auto kGoneWithin = 1s;        // of SIGKILL, through a link that may be cut; then its ssh ends
 constexpr int kFlushWithinMs = 5000;
 constexpr int kTimedOut = 124;
 
@@ -69,7 +72,7 @@ class Job final : public CrewListener {
   void take_cause();
   void keep_time();
   void signal_all(int number);
-  void stop(const std::string& why);  // SIGTERM now, SIGKILL later
+  void stop(const std::string& why, std::chrono::seconds end_within = kEndWithin);  // SIGTERM now, SIGKILL later
   void say_first(int rank);
   int finish();
   bool done() const;
@@ -90,6 +93,7 @@ class Job final : public CrewListener {
   std::optional<comm::StoreCause> cause_;
   bool stopping_ = false, timed_out_ = false, asked_to_end_ = false, interrupted_ = false;
   Deadline time_out_at_ = Deadline::max(), term_at_ = Deadline::max(), kill_at_ = Deadline::max(), abandon_at_ = Deadline::max();
+  Deadline crews_at_{};  // when a crew's keep_time() is due
 };
 
 Status Job::open_logs() {
@@ -182,11 +186,12 @@ void Job::poll_once() {
                              {err_.pending() ? STDERR_FILENO : -1, POLLOUT, 0}};
   const std::size_t ours = polled.size();
   std::vector<std::size_t> first_of;
+  const bool room = out_.has_room() && err_.has_room();
   for (const auto& crew : crews_) {
     first_of.push_back(polled.size());
-    crew->add_descriptors(polled, out_.has_room() && err_.has_room());
+    crew->add_descriptors(polled, room);
   }
-  const Deadline next = std::min({time_out_at_, term_at_, kill_at_, abandon_at_});
+  const Deadline next = std::min({time_out_at_, term_at_, kill_at_, abandon_at_, crews_at_});
   int timeout = -1;
   if (next != Deadline::max()) {
     timeout = static_cast<int>(std::clamp<std::int64_t>(
@@ -202,6 +207,8 @@ void Job::poll_once() {
   if (polled[1].revents != 0) take_cause();
   if (polled[0].revents != 0) take_signals();
   keep_time();
+  crews_at_ = Deadline::max();
+  for (const auto& crew : crews_) crews_at_ = std::min(crews_at_, crew->keep_time(room));
 }
 
 void Job::take_signals() {
@@ -230,18 +237,18 @@ void Job::take_cause() {
   if (cause_ || !(cause_ = store_->cause())) return;
   if (cause_->rank.value < 0) return;  // our own abort()
   if (!cause_->lost || said_first_ != cause_->rank.value) say(cause_->reason);
-  if (!stopping_) term_at_ = comm::after(kCauseIsKnownFor);
+  if (!stopping_) term_at_ = comm::after(cause_->lost ? kLostIsKnownFor : kCauseIsKnownFor);
 }
 
 void Job::signal_all(int number) {
   for (const auto& crew : crews_) crew->signal(number);
 }
 
-void Job::stop(const std::string& why) {
+void Job::stop(const std::string& why, std::chrono::seconds end_within) {
   term_at_ = Deadline::max();
   if (std::exchange(stopping_, true)) return;
   store_->abort(why);
-  kill_at_ = std::min(kill_at_, comm::after(kEndWithin));
+  kill_at_ = std::min(kill_at_, comm::after(end_within));
   if (!asked_to_end_) signal_all(SIGTERM);  // who got one from outside already must not take this for the second
 }
 
@@ -256,7 +263,7 @@ void Job::keep_time() {
       stop(why);
     }
   }
-  if (now >= term_at_) stop("");
+  if (now >= term_at_) stop("", cause_ && cause_->lost ? kLostEndsWithin : kEndWithin);
   if (now >= kill_at_) {
     kill_at_ = Deadline::max();
     std::vector<std::size_t> left;
@@ -310,10 +317,8 @@ void Job::on_ended(Rank rank, const Ending& ending) {
 }
 
 void Job::on_crew_failed(const std::string& what, int exit_code) {
-  if (!crew_exit_code_ && !first_failed_) {
-    say(what);
-    crew_exit_code_ = exit_code;
-  }
+  say(what);
+  if (!crew_exit_code_ && !first_failed_) crew_exit_code_ = exit_code;
   stop(what);
 }
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -24,7 +25,10 @@ constexpr std::string_view kAgentLine = "troupe agent 1\n";
 constexpr std::string_view kStoreUnknown = "TROUPE_STORE=launcher:";
 constexpr std::size_t kBeforeAgentMost = 1 << 20;
 
-enum Frame : std::uint8_t { kStart = 1, kSignal = 2, kReady = 64, kOutput = 65, kEnded = 66, kFailed = 67 };
+constexpr auto kAskEvery = std::chrono::seconds(1);
+constexpr auto kSilentMost = std::chrono::seconds(5);
+
+enum Frame : std::uint8_t { kStart = 1, kSignal = 2, kAreYouThere = 3, kReady = 64, kOutput = 65, kEnded = 66, kFailed = 67, kHere = 68 };
 
 std::string this_program() {
   std::array<char, PATH_MAX> path{};
@@ -92,6 +96,7 @@ void RemoteCrew::ready(int fd) {
 }
 
 void RemoteCrew::take(const std::string& bytes) {
+  heard_ = std::chrono::steady_clock::now();
   if (agent_speaks_) {
     splitter_.append(bytes);
   } else {
@@ -135,6 +140,7 @@ void RemoteCrew::handle(const std::string& frame) {
       if (std::erase(running_, rank) > 0) listener_.on_ended(rank, {code, signal});
       return;
     }
+    case kHere: return;  // take() has noted it
     case kFailed: {
       const int code = reader.i32();
       return fail(std::string(reader.text()), code);
@@ -164,9 +170,8 @@ void RemoteCrew::reap() {
   out_lines_.add(before_agent_, [&](std::string_view line) { listener_.on_host_line(host(), line); });
   for (auto* lines : {&out_lines_, &err_lines_}) lines->end([&](std::string_view line) { listener_.on_host_line(host(), line); });
   if (!running_.empty() && !failed_) {
-    fail(absl::StrCat(agent_speaks_ ? "the connection was lost: " : "cannot start there: ", ssh_words_[0], " ", ending.text(),
-                      running_.size() == 1 ? ", with rank " : ", with ranks ",
-                      absl::StrJoin(running_, ", ", [](std::string* out, Rank rank) { absl::StrAppend(out, rank.value); })),
+    fail(absl::StrCat(agent_speaks_ ? "the connection was lost: " : "cannot start there: ", ssh_words_[0], " ", ending.text(), ", with ",
+                      running_text()),
          ending.failed() ? ending.exit_code() : 1);
   }
 }
@@ -194,6 +199,29 @@ void RemoteCrew::signal(int number) {
     return;
   }
   send(std::move(comm::FrameWriter(kSignal).i32(number)).finish());
+}
+
+comm::Deadline RemoteCrew::keep_time(bool listens) {
+  if (!agent_speaks_ || failed_ || !ssh_.running()) return comm::Deadline::max();
+  const auto now = std::chrono::steady_clock::now();
+  // Silence counts only while somebody listens: not when our reader takes nothing, nor while this process itself was stopped.
+  if (!listens || now - std::exchange(timed_, now) > kSilentMost / 2) heard_ = now;
+  if (now - heard_ >= kSilentMost) {
+    fail(absl::StrCat("the link is cut or the host hangs: nothing was heard of it for ", kSilentMost / std::chrono::seconds(1), " s, with ",
+                      running_text()),
+         1);
+    return comm::Deadline::max();
+  }
+  if (now >= ask_at_) {
+    ask_at_ = now + kAskEvery;
+    send(comm::FrameWriter(kAreYouThere).finish());
+  }
+  return std::min(ask_at_, heard_ + kSilentMost);
+}
+
+std::string RemoteCrew::running_text() const {
+  return absl::StrCat(running_.size() == 1 ? "rank " : "ranks ",
+                      absl::StrJoin(running_, ", ", [](std::string* out, Rank rank) { absl::StrAppend(out, rank.value); }));
 }
 
 void RemoteCrew::abandon() { kill_group(ssh_, SIGKILL); }
@@ -262,6 +290,8 @@ bool Agent::take_orders() {
     comm::FrameReader reader(**frame);
     if (reader.type() == kStart && !crew_) {
       if (!start(reader)) return false;
+    } else if (reader.type() == kAreYouThere) {
+      out_.write(comm::FrameWriter(kHere).finish());
     } else if (reader.type() == kSignal && crew_) {
       crew_->signal(reader.i32());
     } else {

@@ -4,8 +4,9 @@
 // environment stands in anybody's arguments. When ssh ends, the agent's stdin does, and it kills its ranks.
 //   agent to launcher: the line kAgentLine, then  Ready{text build} Output{u32 rank, u8 stream, raw} Ended{u32 rank, u32 code,
 //   u32 signal}
-//                      Failed{u32 exit code, text}
-//   launcher to agent: Start{u32 words, text.., u32 ranks, (u32 rank, u32 variables, text..)..} Signal{u32 number}
+//                      Failed{u32 exit code, text} Here{}
+//   launcher to agent: Start{u32 words, text.., u32 ranks, (u32 rank, u32 variables, text..)..} Signal{u32 number} AreYouThere{}
+// AreYouThere goes every second: of a link that is cut ssh may say nothing for a quarter of an hour.
 // What comes before kAgentLine was written by the host's shell and is shown.
 #pragma once
 
@@ -33,6 +34,7 @@ class RemoteCrew final : public Crew {
   void ready(int fd) override;
   void reap() override;
   void signal(int number) override;
+  comm::Deadline keep_time(bool listens) override;
   void abandon() override;
   bool done() const override { return !ssh_.running(); }
 
@@ -42,6 +44,7 @@ class RemoteCrew final : public Crew {
   void take(const std::string& bytes);
   void handle(const std::string& frame);
   void fail(const std::string& what, int exit_code);
+  std::string running_text() const;
 
   const std::vector<std::string> ssh_words_;
   const Guard& guard_;
@@ -50,6 +53,7 @@ class RemoteCrew final : public Crew {
   std::string start_frame_, unsent_;
   std::string before_agent_;  // what came before kAgentLine
   bool agent_speaks_ = false, failed_ = false;
+  comm::Deadline heard_{}, timed_{}, ask_at_{};
   comm::FrameSplitter splitter_;
   LineCutter out_lines_, err_lines_;
   Tail err_tail_;

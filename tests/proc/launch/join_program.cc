@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
   }
   if (place->rank == chosen) {
     if (what == "vanish") _exit(0);
-    const Status aborted = joined->abort(argc > 3 ? argv[3] : "no reason");
+    const Status aborted = joined->abort(absl::InternalError(argc > 3 ? argv[3] : "no reason"));
     if (what == "stuck") return pause();
     std::fprintf(stderr, "I said it\n");
     return aborted.ok() ? 5 : 6;

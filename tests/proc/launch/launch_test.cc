@@ -370,7 +370,17 @@ TEST_F(Launch, AHostThatDoesNotAnswerIsGivenUp) {
                           script("if [ $RANK = 0 ]; then kill -STOP $PPID; ready; exec sleep 100; fi\nuntil [ -e ready-0 ]; do sleep 0.01; done; exit 3"));
   EXPECT_EQ(ended.exit_code, 3) << ended.err;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
-  EXPECT_THAT(ended.err, HasSubstr("rank 0 did not end and is killed"));
+  EXPECT_THAT(ended.err, HasSubstr("nothing was heard of it for 5 s, with rank 0 (on alpha)"));
+}
+
+TEST_F(Launch, ALinkThatIsCutEndsTheJobAndIsNamed) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Ended ended = run({"--hosts", "alpha:1,localhost:1", "--ssh", kFakeSsh},
+                          script("ready; if [ $RANK = 0 ]; then kill -STOP $PPID; fi; exec sleep 100"));
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  EXPECT_THAT(ended.err, HasSubstr("troupe: the link is cut or the host hangs: nothing was heard of it for 5 s, with rank 0 (on alpha)"));
+  EXPECT_TRUE(all_gone());
 }
 
 TEST_F(Launch, AnotherProgramOnAHostIsRefusedAndBothAreNamed) {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/first_cause.h"
 #include "tests/sim/fault.h"
 #include "tests/sim/seeds.h"
 
@@ -214,6 +215,18 @@ TEST(SimNetwork, OneThatStopsIsHeardToStopBehindWhatItSent) {
   EXPECT_EQ(two.sent, std::vector(20, absl::StatusCode::kUnavailable));
   EXPECT_TRUE(run(two.clock, two.network));
   EXPECT_EQ(down, "20 frames, then rank 0 is down: it stopped its transport");
+}
+
+TEST(SimNetwork, OneThatFailsSaysWhyAndWithWhomItBegan) {
+  Two two;
+  Status cause;
+  two.b->on_peer_down([&](Rank, const Status& why) { cause = why; });
+  two.start();
+  two.a->stop(due_to(Rank(7), "rank 7 is down: killed"));
+  EXPECT_TRUE(run(two.clock, two.network));
+  EXPECT_EQ(cause.message(), "rank 7 is down: killed (heard from rank 0)");
+  ASSERT_TRUE(first_cause(cause));
+  EXPECT_EQ(first_cause(cause)->rank, Rank(7));
 }
 
 // Its memory may be gone.

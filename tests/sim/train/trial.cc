@@ -193,7 +193,7 @@ struct Process {
     if (transport == nullptr) {
       end.left = true;
     } else if (!end.status.ok() || met) {
-      transport->stop();
+      transport->stop(end.status);
       end.left = true;
     } else if (!std::exchange(asked_to_meet, true)) {
       job->meet_others([this](const Status&) { met = true; });

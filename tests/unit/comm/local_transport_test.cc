@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <thread>
 
+#include "runtime/base/first_cause.h"
+
 namespace troupe::comm {
 namespace {
 
@@ -124,7 +126,19 @@ TEST(LocalTransport, ARankThatStopsIsReported) {
   two.b->on_peer_down([&](Rank rank, const Status& cause) { down.give(std::to_string(rank.value) + ": " + std::string(cause.message())); });
   two.start();
   two.a->stop();
-  EXPECT_EQ(down.get(), "0: rank 0 stopped its transport");
+  EXPECT_EQ(down.get(), "0: rank 0 is down: it stopped its transport");
+}
+
+TEST(LocalTransport, ARankThatFailsSaysWhy) {
+  Two two;
+  Awaited<Status> down;
+  two.b->on_peer_down([&](Rank, const Status& cause) { down.give(cause); });
+  two.start();
+  two.a->stop(absl::DataLossError("the checkpoint is torn"));
+  const Status cause = down.get();
+  EXPECT_EQ(cause.message(), "rank 0 is down: the checkpoint is torn");
+  ASSERT_TRUE(first_cause(cause));
+  EXPECT_EQ(first_cause(cause)->rank, Rank(0));
 }
 
 TEST(LocalTransport, ACutRankIsReportedAndNotReached) {

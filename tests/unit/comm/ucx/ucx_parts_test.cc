@@ -50,7 +50,7 @@ TEST(UcxWire, ReadsBackWhatWasWritten) {
 
 // The bytes of WIRE.md, by hand: another build or machine must write the same.
 TEST(UcxWire, HasTheDocumentedBytes) {
-  const std::vector<int> expected{0x54, 0x52, 0x50, 0x46, 1, 0, 1,  2, 0x88, 0x77, 0x66, 0x55,
+  const std::vector<int> expected{0x54, 0x52, 0x50, 0x46, 2, 0, 1,  2, 0x88, 0x77, 0x66, 0x55,
                                   0x44, 0x33, 0x22, 0x11, 3, 0, 0,  0, 2,    0,    0,    0,
                                   1,    0,    0,    0,    5, 0, 0,  0, 8,    7,    6,    5,
                                   4,    3,    2,    1,    0, 0, 16, 0, 0,    0,    0,    0};
@@ -137,14 +137,44 @@ TEST(UcxWire, FindsDamageInEveryFieldItKnows) {
 
 TEST(UcxWire, NotesReadBack) {
   const Note note{NoteKind::kBulkRefused, Lane::kBulk, Channel::kCollectives, 77};
-  std::vector<std::byte> bytes(kNoteBytes);
-  write_note(note, bytes.data());
+  std::vector<std::byte> bytes = note_bytes(note);
   Note read;
   ASSERT_TRUE(read_note(bytes, read));
   EXPECT_EQ(read, note);
   bytes[0] = std::byte{99};
   EXPECT_FALSE(read_note(bytes, read));
   EXPECT_FALSE(read_note(std::span(bytes).first(8), read));
+}
+
+TEST(UcxWire, AByeSaysWhyWithinItsLimits) {
+  Note bye{.kind = NoteKind::kBye, .first = Rank{3}, .reason = "the disk\nis \x1b[1mfull"}, read;
+  ASSERT_TRUE(read_note(note_bytes(bye), read));
+  EXPECT_EQ(read.first, Rank{3});
+  EXPECT_EQ(read.reason, "the disk is  [1mfull") << "it is written to a terminal";
+  bye.reason = std::string(5000, 'x');
+  ASSERT_TRUE(read_note(note_bytes(bye), read));
+  EXPECT_EQ(read.reason, std::string(kReasonBytesMost, 'x'));
+  auto bytes = note_bytes(bye);
+  EXPECT_EQ(bytes.size(), kByeBytesMost);
+  bytes.push_back(std::byte{'x'});
+  EXPECT_FALSE(read_note(bytes, read)) << "too long";
+  EXPECT_FALSE(read_note(std::span(bytes).first(kNoteBytes + 4), read)) << "a first cause without text";
+  bytes[0] = std::byte{1};
+  EXPECT_FALSE(read_note(std::span(bytes).first(100), read)) << "a heartbeat has none";
+}
+
+TEST(UcxWire, NotesSurviveDamage) {
+  std::mt19937_64 random(13);
+  for (int i = 0; i < 100'000; ++i) {
+    auto bytes = note_bytes({.kind = NoteKind::kBye, .first = Rank{1}, .reason = std::string(random() % 60, 'r')});
+    for (int change = 0; change < 3; ++change) bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    bytes.resize(random() % (bytes.size() + 3));
+    Note read;
+    if (!read_note(bytes, read)) continue;
+    EXPECT_GE(read.first.value, -1);
+    EXPECT_TRUE(read.reason.empty() || read.kind == NoteKind::kBye);
+    for (const char letter : read.reason) EXPECT_FALSE(letter >= 0 && letter < ' ');
+  }
 }
 
 TEST(UcxSequencer, DeliversInOrder) {

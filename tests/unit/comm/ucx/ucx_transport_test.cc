@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/first_cause.h"
+
 namespace troupe::comm {
 namespace {
 
@@ -430,6 +432,31 @@ TEST(UcxTransport, DeliversWhatWasSentBeforeTheStop) {
   EXPECT_EQ(came, 1000) << cause;
   EXPECT_TRUE(absl::IsUnavailable(cause)) << cause;
   EXPECT_THAT(std::string(cause.message()), testing::HasSubstr("rank 0"));
+}
+
+// Rank 1 fails, rank 0 because of it, rank 2 hears of rank 0 alone: all blame rank 1.
+TEST(UcxTransport, TheFirstCauseIsHeardThroughOthers) {
+  Board board;
+  Status at_zero, at_two;
+  bool met = false;
+  Job job(3);
+  job[0].on_peer_down([&](Rank, const Status& why) { board.change([&] { at_zero = why; }); });
+  job[2].on_peer_down([&](Rank, const Status& why) { board.change([&] { at_two = why; }); });
+  job[2].handle(Channel::kTest, [&](Arrival) { board.change([&] { met = true; }); });
+  job.start();
+  job[0].send({.to = Rank{1}, .header = bytes_of("x")});
+  job[0].send({.to = Rank{2}, .header = bytes_of("x")});
+  ASSERT_TRUE(board.wait([&] { return met; }));
+  const std::string torn = "the checkpoint is torn";
+  job[1].stop(absl::DataLossError(torn));
+  ASSERT_TRUE(board.wait([&] { return !at_zero.ok(); }));
+  EXPECT_EQ(at_zero.message(), "rank 1 is down: " + torn);
+  job[0].stop(reworded(at_zero, "an actor failed: " + std::string(at_zero.message())));
+  ASSERT_TRUE(board.wait([&] { return !at_two.ok(); }));
+  EXPECT_EQ(at_two.message(), "rank 1 is down: " + torn + " (heard from rank 0)");
+  ASSERT_TRUE(first_cause(at_two));
+  EXPECT_EQ(first_cause(at_two)->rank, Rank{1});
+  EXPECT_EQ(first_cause(at_two)->text, "rank 1 is down: " + torn);
 }
 
 TEST(UcxTransport, FetchesAndSendsFailAfterThePeerHasStopped) {
