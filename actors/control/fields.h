@@ -33,6 +33,12 @@ template <class Codec> void fields(Codec& c, SnapshotRequested& m) { c(m.step.va
 template <class Codec> void fields(Codec& c, WriteShard& m) { c(m.step.value); }
 template <class Codec> void fields(Codec& c, ShardWritten& m) { c(m.step.value, m.replica, m.result); }
 
+// What goes along edges to another process (far_edge.h): the fields here, the tensor as the frame's bulk.
+template <class Codec> void fields(Codec& c, Activation& m) { c(m.step.value, m.micro_batch.value); }
+template <class Codec> void fields(Codec& c, Gradient& m) { c(m.step.value, m.micro_batch.value); }
+inline device::Tensor& tensor_of(Activation& m) { return m.x; }
+inline device::Tensor& tensor_of(Gradient& m) { return m.dx; }
+
 static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
 
 class FieldWriter {

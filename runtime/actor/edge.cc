@@ -136,6 +136,7 @@ void connect_ports(OutPort& out, InPort& in, EdgeOptions options) {
   out.free_count_ = options.credits;
   out.taken_.assign(static_cast<std::size_t>(options.credits), false);
   ++in.edges_;
+  in.credits_ += options.credits;
   from.outbound_edges += 1;
   to.inbound_credits += options.credits;
   from.core->probes.add(out.edge_->probe());

@@ -189,6 +189,7 @@ class InPort {
   const std::string& name() const { return name_; }
   Actor& owner() const { return owner_; }
   int edges() const { return edges_; }
+  int credits() const { return credits_; }  // of all its edges
 
  protected:
   // The port that `credit` came to, after the sequence number was checked.
@@ -201,6 +202,7 @@ class InPort {
   Actor& owner_;
   const std::string name_;
   int edges_ = 0;  // several senders may be connected to one port
+  int credits_ = 0;
 };
 
 template <class T>
