@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstring>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
