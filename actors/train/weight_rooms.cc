@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/first_cause.h"
 
 namespace troupe::actors {
 
@@ -29,8 +30,8 @@ void WeightRooms::left(WeightsLeft message) {
 void WeightRooms::fetched(PartFetched message) {
   Room& room = rooms_.at(static_cast<std::size_t>(message.room));
   if (!message.result.ok()) {
-    fail(Status(message.result.code(), absl::StrCat("the weights of block ", room.block.value, " cannot be gathered: ",
-                                                    std::string(message.result.message()))));
+    fail(reworded(message.result, absl::StrCat("the weights of block ", room.block.value, " cannot be gathered: ",
+                                               std::string(message.result.message()))));
     return;
   }
   if (--room.missing > 0) return;
