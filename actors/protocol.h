@@ -9,7 +9,7 @@
 //   ledger --OpenStep--> source --Batch--> stages ==Activation==> ... (loss) --StepLossMeasured--> ledger
 //                                          stages <==Gradient====
 //   stages --BlockGradientReady--> shards --CollectiveRequested--> group --CollectiveDone--> shards (actors/control)
-//   (ZeRO-2, 3: stages --GradientInRoom--> shards for each micro-batch; ZeRO-3: stages --WeightsWanted--> rooms for gathered weights)
+//   (ZeRO-2, 3: stages --GradientInRoom--> shards for each micro-batch; ZeRO-1 and up: stages --WeightsWanted--> gathered weights)
 //   shards --NormMeasured--> ledger --StepDecided--> shards --ShardUpdated--> replica --ReplicaUpdated--> ledger
 //   ledger --SnapshotRequested--> shards --SnapshotTaken--> checkpoint writers;  ledger --SaveRequested--> writer of replica 0
 //   --WriteShard--> writers --ShardWritten--> writer of replica 0 --SaveDone--> ledger
@@ -94,7 +94,8 @@ struct StepDecided {
   double learning_rate = 0;
   double gradient_scale = 0;  // clip factor / tokens
 };
-// The update is on the stream: what is enqueued from now on sees the new weights. Also sent once at the start.
+// The update is on the stream: what is enqueued from now on sees the new weights, of a split update its own part (train/whole_weights.h). Also
+// sent once at the start.
 struct ShardUpdated {
   StepId step;
   BlockIndex block;

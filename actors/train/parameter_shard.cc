@@ -16,7 +16,6 @@ ParameterShard::ParameterShard(Setup setup) : setup_(std::move(setup)), step_(se
   on(&ParameterShard::decided);
   on(&ParameterShard::snapshot_requested);
   on(&ParameterShard::task_done);
-  on(&ParameterShard::weights_written);
 }
 
 void ParameterShard::connect_to(actor::Ref device, actor::Ref replica, actor::Ref writer, actor::Ref replicas) {
@@ -26,16 +25,15 @@ void ParameterShard::connect_to(actor::Ref device, actor::Ref replica, actor::Re
   replicas_ = std::move(replicas);
 }
 
-void ParameterShard::started() { run(publish(), Work::kPublish, ends_of_update()); }
+void ParameterShard::started() { run(publish(), Work::kPublish); }
 
-void ParameterShard::run(task::Task<> body, Work work, int ends) {
-  next_.push_back({std::move(body), work, ends});
+void ParameterShard::run(task::Task<> body, Work work) {
+  next_.push_back({std::move(body), work});
   start_next();
 }
 
 void ParameterShard::start_next() {
   if (task_ || next_.empty()) return;
-  if (next_.front().ends > 0) update_ends_ = next_.front().ends;
   task_ = std::make_unique<DeviceTask>(std::move(next_.front().body), self(), static_cast<std::uint64_t>(next_.front().work));
   next_.pop_front();
   send(device_, RunTask{task_.get()});
@@ -72,12 +70,11 @@ void ParameterShard::reduce(StepId step, MicroBatchId micro_batch, plan::Gradien
 
 comm::OperationId ParameterShard::operation(StepId step, MicroBatchId micro_batch, Over over) const {
   const std::int64_t block = step.value * setup_.model.blocks() + setup_.layout.block.value;
-  return comm::OperationId((block * setup_.micro_batches + micro_batch.value) * 3 + static_cast<std::int64_t>(over));
+  return comm::OperationId((block * setup_.micro_batches + micro_batch.value) * 2 + static_cast<std::int64_t>(over));
 }
 
 void ParameterShard::collective_done(CollectiveDone message) {
-  if (static_cast<Over>(message.operation.value % 3) == Over::kWeights) return update_end();
-  if (!setup_.share.splits_gradients()) return summed(StepId(message.operation.value / 3 / setup_.micro_batches / setup_.model.blocks()));
+  if (!setup_.share.splits_gradients()) return summed(StepId(message.operation.value / 2 / setup_.micro_batches / setup_.model.blocks()));
   const auto addend = std::find_if(addends_.begin(), addends_.end(), [&](const Addend& a) { return a.operation == message.operation; });
   TROUPE_CHECK(addend != addends_.end()) << name() << " knows nothing of operation " << message.operation;
   addend->reduced = true;
@@ -110,7 +107,7 @@ void ParameterShard::decided(StepDecided message) {
     return;
   }
   summed_ = false;
-  run(update(message), Work::kUpdate, message.skip ? 1 : ends_of_update());
+  run(update(message), Work::kUpdate);
 }
 
 void ParameterShard::snapshot_requested(SnapshotRequested message) {
@@ -134,15 +131,9 @@ void ParameterShard::task_done(TaskDone message) {
   const auto work = static_cast<Work>(message.token);
   if (work == Work::kPublish || work == Work::kUpdate) {
     updated_ = message.done;
-    update_end();
+    send(replica_, ShardUpdated{step_, setup_.layout.block});
   }
   start_next();
-}
-
-void ParameterShard::weights_written(WeightsWritten) { update_end(); }
-
-void ParameterShard::update_end() {
-  if (--update_ends_ == 0) send(replica_, ShardUpdated{step_, setup_.layout.block});
 }
 
 task::Turn ParameterShard::turn(StepId step, double bytes_per_element) const {
@@ -161,24 +152,12 @@ task::Task<> ParameterShard::publish() {
   }
   // fp32 computes with the master itself
   if (m.weights.type() != m.master.type()) setup_.kernels.cast(setup_.compute, {m.weights_of(m.held_begin, m.held_end), m.master});
-  publish_weights(setup_.start);
+  tell_written(setup_.start);
 }
 
-// Where others read what this replica has written: the update ends when they can.
-void ParameterShard::publish_weights(StepId step) {
+void ParameterShard::tell_written(StepId step) {
   if (!setup_.share.splits_optimizer()) return;
-  if (setup_.share.splits_weights(setup_.layout)) {
-    setup_.compute.notify([self = self()](StreamContext&) { self.send(WeightsWritten{}); });
-    return;
-  }
-  setup_.compute.notify([this, step, data = setup_.memory.weights.view()](StreamContext&) {
-    replicas_.send(CollectiveRequested{.operation = operation(step, MicroBatchId(0), Over::kWeights),
-                                       .collective = {.kind = comm::CollectiveKind::kAllGather, .type = data.type(),
-                                                      .data = static_cast<std::byte*>(data.raw()),
-                                                      .parts = setup_.share.parts(data.elements()),
-                                                      .what = absl::StrCat("weights of block ", setup_.layout.block.value)},
-                                       .asker = self()});
-  });
+  setup_.compute.notify([this, step](StreamContext&) { setup_.written(step); });
 }
 
 // This replica's part of what lies in the room now.
@@ -238,6 +217,7 @@ task::Task<> ParameterShard::update(StepDecided decision) {
   auto& m = setup_.memory;
   if (decision.skip) {
     setup_.kernels.fill(setup_.compute, {m.gradient, 0});
+    tell_written(decision.step);  // as they were
     co_return;
   }
   if (copied_.recorded()) setup_.compute.wait(copied_);
@@ -270,7 +250,7 @@ task::Task<> ParameterShard::update(StepDecided decision) {
     setup_.kernels.fill(setup_.compute, {m.gradient_of(0, m.held_begin), 0});
     setup_.kernels.fill(setup_.compute, {m.gradient_of(m.held_end, setup_.layout.elements), 0});
   }
-  publish_weights(decision.step);
+  tell_written(decision.step);
 }
 
 }  // namespace troupe::actors

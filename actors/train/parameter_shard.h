@@ -1,11 +1,12 @@
 // Owns one block's slice: fp32 master, AdamW moments, gradient sum, and the weights that stages compute with. Only shards write
 // parameters.
 //
-// Acts:  start -> initial or restored master cast to weights (ZeRO-1, 2: all-gather) -> ShardUpdated;
+// Acts:  start -> initial or restored master cast to weights -> ShardUpdated;
 //        BlockGradientReady from every use of the block -> with several replicas: all-reduce (ZeRO-1: reduce-scatter) of that use's sum, while
 //        other blocks are still at their backward; with ZeRO-2, 3 instead GradientInRoom of every micro-batch -> reduce-scatter -> added to the
 //        held sum; all uses summed -> their norm -> NormMeasured;
-//        StepDecided -> AdamW (or cleared gradients), ZeRO-1, 2: all-gather of the weights -> ShardUpdated;
+//        StepDecided -> AdamW (or cleared gradients) -> ShardUpdated; where the update is split, others fetch their weights from here, once
+//        they are written;
 //        SnapshotRequested -> copy on the copy stream -> SnapshotTaken. The next update waits for that copy, by its event.
 // Holds: one snapshot at a time; the ledger asks for the next after SaveDone.
 // Invariants: no update before the norm of the whole step is known (ParameterShard.WaitsForTheDecision) and this replica's own sum is
@@ -16,6 +17,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -45,6 +47,8 @@ class ParameterShard : public actor::Actor {
     int uses = 1;                      // in how many ranges the block's gradient is made: plan::gradient_uses
     int micro_batches = 1;             // of a step
     plan::ShardShare share{};          // of this replica
+    // Where updates are split: called on the compute stream when the own part of the weights is as `step` left it.
+    std::function<void(StepId step)> written{};
   };
   explicit ParameterShard(Setup setup);
   // `replicas` is the group's actor, and empty without one; `writer` is where there is one.
@@ -53,8 +57,7 @@ class ParameterShard : public actor::Actor {
  private:
   enum class Work : std::uint64_t { kPublish, kAccumulate, kNorm, kUpdate };
   // What a collective is for; an operation's id has it, the step, the block and the micro-batch.
-  enum class Over : std::int64_t { kGradient, kProjectionGradient, kWeights };
-  struct WeightsWritten {};
+  enum class Over : std::int64_t { kGradient, kProjectionGradient };
   struct Addend {
     GradientInRoom gradient;
     comm::OperationId operation;
@@ -63,7 +66,6 @@ class ParameterShard : public actor::Actor {
   struct Waiting {
     task::Task<> body;
     Work work;
-    int ends = 0;           // of an update: what must come before it is told
   };
   void started() override;
   void gradient_ready(BlockGradientReady message);
@@ -72,22 +74,18 @@ class ParameterShard : public actor::Actor {
   void decided(StepDecided message);
   void snapshot_requested(SnapshotRequested message);
   void task_done(TaskDone message);
-  void weights_written(WeightsWritten);
-  void run(task::Task<> body, Work work, int ends = 0);
+  void run(task::Task<> body, Work work);
   void start_next();
   void reduce(StepId step, MicroBatchId micro_batch, plan::GradientUse use, device::TensorView flat, comm::Parts parts);
   void add_what_is_reduced();
   void summed(StepId step);
-  // An update ends when its task has, and with ZeRO when the weights are where they are read from.
-  int ends_of_update() const { return setup_.share.splits_optimizer() ? 2 : 1; }
-  void update_end();
 
   task::Task<> publish();
   task::Task<> accumulate(GradientInRoom addend);
   task::Task<> measure_norm(StepId step);
   task::Task<> update(StepDecided decision);
   void enqueue_norm(StepId step);
-  void publish_weights(StepId step);
+  void tell_written(StepId step);
   comm::OperationId operation(StepId step, MicroBatchId micro_batch, Over over) const;
   task::Turn turn(StepId step, double bytes_per_element) const;
 
@@ -100,7 +98,6 @@ class ParameterShard : public actor::Actor {
   int uses_summed_ = 0;
   bool summed_ = false;     // the step's gradient is complete, and its norm being measured
   std::optional<StepDecided> early_decision_;
-  int update_ends_ = 0;     // what is still missing of the update
   device::Event updated_;   // the last update on the compute stream
   device::Event copied_;    // the last snapshot; empty before the first
 };

@@ -16,6 +16,7 @@ Stage::Stage(Setup setup)
       seed_(setup.seed),
       shards_(std::move(setup.shards)),
       tied_(std::move(setup.tied)),
+      whole_weights_(std::move(setup.whole_weights)),
       weight_rooms_(std::move(setup.weight_rooms)),
       gradient_rooms_(std::move(setup.gradient_rooms)) {
   on(&Stage::task_done);

@@ -51,7 +51,7 @@ class Stage : public actor::Actor {
     // Who hears that a block's gradient is complete.
     std::vector<actor::Ref> shards{};
     actor::Ref tied{};                         // last stage: the shard of the embedding that the head uses too
-    actor::Ref weight_rooms{}, gradient_rooms{};  // where blocks are split
+    actor::Ref whole_weights{}, weight_rooms{}, gradient_rooms{};  // where updates, weights, gradients are split
   };
   explicit Stage(Setup setup);
   ~Stage() override;
@@ -103,7 +103,7 @@ class Stage : public actor::Actor {
   const actor::Ref& shard_of(BlockIndex block) const;
   // Blocks in the order of a pass, with the one that the projection's weights are of.
   std::vector<BlockIndex> forward_order() const, backward_order() const;
-  void bind_head(const WeightsWalk& weights);
+  void bind_head(device::ConstTensorView gathered);
   double layer_cost() const;
   double head_cost() const;
 
@@ -114,7 +114,7 @@ class Stage : public actor::Actor {
   device::Stream& stream_;
   const std::uint64_t seed_;
   const std::vector<actor::Ref> shards_;
-  const actor::Ref tied_, weight_rooms_, gradient_rooms_;
+  const actor::Ref tied_, whole_weights_, weight_rooms_, gradient_rooms_;
   actor::Ref device_, ledger_;
 
   std::optional<models::EmbeddingBlock> embedding_;

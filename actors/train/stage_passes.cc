@@ -62,23 +62,23 @@ std::vector<BlockIndex> Stage::forward_order() const {
   std::vector<BlockIndex> order;
   if (embedding_) order.push_back(BlockIndex(0));
   for (int layer = 0; layer < shape_.layers(); ++layer) order.push_back(shape_.block(layer));
-  if (head_) order.push_back(plan_.model.tied_embeddings ? BlockIndex(0) : plan_.model.head_block());
+  if (head_ && plan_.model.tied_embeddings) order.push_back(BlockIndex(0));
+  if (head_) order.push_back(plan_.model.head_block());
   return order;
 }
 
 std::vector<BlockIndex> Stage::backward_order() const {
   std::vector<BlockIndex> order;
-  if (head_ && !plan_.model.tied_embeddings) order.push_back(plan_.model.head_block());
+  if (head_) order.push_back(plan_.model.head_block());
   for (int layer = shape_.layers() - 1; layer >= 0; --layer) order.push_back(shape_.block(layer));
   return order;
 }
 
-// A tied model's own head block is small and never split (ShardShare::splits_weights).
-void Stage::bind_head(const WeightsWalk& weights) {
-  const auto flat = weights.flat();
-  if (!flat) return;
+// `gathered`: of the block that the projection is of. A tied model's own head block is never split (ShardShare::splits_weights).
+void Stage::bind_head(ConstTensorView gathered) {
+  if (!gathered) return;
   const bool tied = plan_.model.tied_embeddings;
-  const models::BlockWeights block(layout(tied ? BlockIndex(0) : plan_.model.head_block()), flat);
+  const models::BlockWeights block(layout(tied ? BlockIndex(0) : plan_.model.head_block()), gathered);
   head_->bind_projection(block[tied ? models::Role::kTokenEmbedding : models::Role::kHead]);
   if (!tied) head_->bind(block);
 }
@@ -117,9 +117,12 @@ task::Task<> Stage::forward_pass(Flight& flight) {
   // Loss and the head's share of the gradients are one operation (models/head_block.h), so it comes right before the backward.
   GradientPlace gradient(*this, flight, plan_.model.head_block(), plan::GradientUse::kProjection);
   co_await gradient.gate();
-  co_await weights.of(plan_.model.tied_embeddings ? BlockIndex(0) : plan_.model.head_block());
+  const bool tied = plan_.model.tied_embeddings;
+  co_await weights.of(tied ? BlockIndex(0) : plan_.model.head_block());
+  const ConstTensorView projection = weights.flat();
+  if (tied) co_await weights.of(plan_.model.head_block());
   co_await turn(flight, Urgency::kForward, shape_.layers() + 1, 3 * head_cost());
-  bind_head(weights);
+  bind_head(projection);
   if (const auto flat = gradient.flat()) {
     const device::Shape rows{plan_.model.padded_vocabulary, plan_.model.hidden};
     head_->bind_projection_gradient(flat.reshaped(rows));
@@ -224,9 +227,12 @@ task::Task<> Stage::evaluation_pass(Flight& flight) {
     x = y;
   }
   if (!head_) co_return;
-  co_await weights.of(plan_.model.tied_embeddings ? BlockIndex(0) : plan_.model.head_block());
+  const bool tied = plan_.model.tied_embeddings;
+  co_await weights.of(tied ? BlockIndex(0) : plan_.model.head_block());
+  const ConstTensorView projection = weights.flat();
+  if (tied) co_await weights.of(plan_.model.head_block());
   co_await turn(flight, Urgency::kEvaluate, shape_.layers() + 1, head_cost());
-  bind_head(weights);
+  bind_head(projection);
   const auto totals = memory_.evaluation_totals.view();
   co_await head_->loss(ctx, memory_.evaluation_head, x, total_of(totals, flight.micro_batch));
   weights.leave();

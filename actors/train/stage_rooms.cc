@@ -2,31 +2,30 @@
 
 namespace troupe::actors {
 
-Stage::WeightsWalk::WeightsWalk(const Stage& stage, const Flight& flight, const std::vector<BlockIndex>& blocks)
-    : stage_(stage), step_(flight.evaluates ? StepId(flight.step.value + 1) : flight.step) {
+Stage::WeightsWalk::WeightsWalk(const Stage& stage, const Flight& flight, std::vector<BlockIndex> order)
+    : stage_(stage), step_(flight.evaluates ? StepId(flight.step.value + 1) : flight.step), order_(std::move(order)) {
   open_.open();
-  if (!stage.weight_rooms_) return;
-  for (const BlockIndex block : blocks) {
-    if (stage.plan_.share(0).splits_weights(stage.layout(block))) order_.push_back(block);
-  }
-  gates_ = std::make_unique<WeightsGate[]>(order_.size());
+  if (stage.whole_weights_) gates_ = std::make_unique<WeightsGate[]>(order_.size());
 }
 
 task::Gate& Stage::WeightsWalk::of(BlockIndex block) {
-  here_ = next_ < order_.size() && order_[next_] == block;
-  if (!here_) return open_;
-  const std::size_t ahead = next_ + static_cast<std::size_t>(stage_.plan_.prefetch);
-  for (; asked_ < order_.size() && asked_ <= ahead; ++asked_) {
-    stage_.weight_rooms_.send(WeightsWanted{.block = order_[asked_], .step = step_, .gate = &gates_[asked_]});
+  TROUPE_CHECK(next_ < order_.size() && order_[next_] == block) << "a pass asks for the weights of block " << block << " out of turn";
+  ++next_;
+  if (!gates_) return open_;
+  for (const std::size_t end = next_ + static_cast<std::size_t>(stage_.plan_.prefetch); asked_ < order_.size() && asked_ < end; ++asked_) {
+    const bool split = stage_.plan_.share(0).splits_weights(stage_.layout(order_[asked_]));
+    (split ? stage_.weight_rooms_ : stage_.whole_weights_).send(WeightsWanted{.block = order_[asked_], .step = step_, .gate = &gates_[asked_]});
   }
-  return gates_[next_];
+  return gates_[next_ - 1];
 }
 
 void Stage::WeightsWalk::leave() {
-  if (!here_) return;
-  stage_.stream_.notify([rooms = stage_.weight_rooms_, room = gates_[next_].room](device::StreamContext&) { rooms.send(WeightsLeft{room}); });
-  here_ = false;
-  ++next_;
+  if (!gates_) return;
+  for (; left_ < next_; ++left_) {
+    const int room = gates_[left_].room;
+    if (room < 0) continue;  // they lie in the shard
+    stage_.stream_.notify([rooms = stage_.weight_rooms_, room](device::StreamContext&) { rooms.send(WeightsLeft{room}); });
+  }
 }
 
 Stage::GradientPlace::GradientPlace(const Stage& stage, const Flight& flight, BlockIndex block, plan::GradientUse use)

@@ -14,19 +14,20 @@
 
 namespace troupe::actors {
 
-// The gathered weights that a pass computes with, in its order: at most prefetch + 1 blocks at once.
+// The weights that a pass computes with, in its order: it waits until they are of its step; of gathered ones it has at most prefetch + 1
+// blocks at once. Inert where updates are not split: then the stream's order is enough.
 //   co_await walk.of(block);  co_await its turn;  walk.bind(...);  its kernels;  walk.leave()
 class Stage::WeightsWalk {
  public:
-  // Of `blocks`, in the order of the pass, it takes those that are split.
-  WeightsWalk(const Stage& stage, const Flight& flight, const std::vector<BlockIndex>& blocks);
-  // Where the pass waits for that block's weights; asks for them and for what comes after them.
+  // `order`: the blocks of the pass, each as often as it is asked for.
+  WeightsWalk(const Stage& stage, const Flight& flight, std::vector<BlockIndex> order);
+  // Where the pass waits for its next block's weights; asks for them and for what comes after them.
   task::Gate& of(BlockIndex block);
   // [elements] of the block that was asked for last; empty where they lie in the shard.
-  device::ConstTensorView flat() const { return here_ ? gates_[next_].flat : device::ConstTensorView(); }
+  device::ConstTensorView flat() const { return next_ > 0 && gates_ ? gates_[next_ - 1].flat : device::ConstTensorView(); }
   template <class Block>
   void bind(Block& to) const {
-    if (here_) to.bind(models::BlockWeights(stage_.layout(order_[next_]), flat()));
+    if (flat()) to.bind(models::BlockWeights(stage_.layout(order_[next_ - 1]), flat()));
   }
   // What is enqueued was the last that reads them.
   void leave();
@@ -34,11 +35,10 @@ class Stage::WeightsWalk {
  private:
   const Stage& stage_;
   const StepId step_;
-  std::vector<BlockIndex> order_;
-  std::unique_ptr<WeightsGate[]> gates_;
+  const std::vector<BlockIndex> order_;
+  std::unique_ptr<WeightsGate[]> gates_;   // none where the walk is inert
   task::Gate open_;
-  std::size_t asked_ = 0, next_ = 0;
-  bool here_ = false;
+  std::size_t asked_ = 0, next_ = 0, left_ = 0;
 };
 
 // Where a micro-batch's gradient of one block (or of the head's projection) goes.

@@ -15,7 +15,7 @@
 #include "actors/train/replica.h"
 #include "actors/train/source.h"
 #include "actors/train/stage.h"
-#include "actors/train/weight_rooms.h"
+#include "actors/train/whole_weights.h"
 #include "models/checkpoint/directory.h"
 #include "models/checkpoint/inspect.h"
 #include "runtime/base/log.h"
@@ -187,6 +187,36 @@ BlockTensorsOfStage TrainingJob::resident_tensors(BlockIndex block) const {
   return tensors;
 }
 
+// This replica's part of every block is shown to the others, who fetch it after each update.
+WholeWeights& TrainingJob::add_whole_weights(const actor::Ref& device) {
+  const auto share = plan_.share(rank_);
+  WholeWeights::Setup setup{.blocks = plan_.blocks, .share = share, .weights = {}, .fetch = fetches_weights()};
+  for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
+    const auto& shard = shards_[block];
+    const auto own = shard.weights_of(shard.own_begin, shard.own_end);
+    slices_->show(comm::SliceId(static_cast<std::int32_t>(block)), {static_cast<const std::byte*>(own.raw()), static_cast<std::size_t>(own.bytes())});
+    setup.weights.push_back(share.splits_weights(plan_.blocks[block]) ? device::TensorView() : shard.weights.view());
+  }
+  auto& whole = system_->add<WholeWeights>("weights", std::move(setup));
+  whole.connect_to(device);
+  return whole;
+}
+
+WeightRooms::Fetch TrainingJob::fetches_weights() const {
+  return [slices = slices_.get()](BlockIndex block, int member, StepId step, std::span<std::byte> into, comm::Completion done) {
+    slices->fetch(Rank(member), comm::SliceId(block.value), step.value, into, std::move(done));
+  };
+}
+
+std::function<void(StepId)> TrainingJob::tells_written(BlockIndex block, const WholeWeights* whole) const {
+  if (!whole) return {};
+  const bool split = plan_.share(rank_).splits_weights(plan_.blocks[static_cast<std::size_t>(block.value)]);
+  return [slices = slices_.get(), block, weights = split ? actor::Ref() : whole->self()](StepId step) {
+    slices->publish(comm::SliceId(block.value), step.value);
+    if (weights) weights.send(WeightsWritten{block, step});
+  };
+}
+
 // Where the stage's split blocks pass through.
 void TrainingJob::add_rooms(std::size_t stage, const actor::Ref& device, Stage::Setup& setup) {
   const auto share = plan_.share(rank_);
@@ -196,9 +226,7 @@ void TrainingJob::add_rooms(std::size_t stage, const actor::Ref& device, Stage::
     auto& rooms = system_->add<WeightRooms>(
         absl::StrCat("weights-", stage),
         WeightRooms::Setup{.blocks = plan_.blocks, .share = share, .memory = memory, .keeps = shape.keeps_weights, .split = shape.split,
-                           .fetch = [slices = slices_.get()](BlockIndex block, int member, std::span<std::byte> into, comm::Completion done) {
-                             slices->fetch(Rank(member), comm::SliceId(block.value), into, std::move(done));
-                           }});
+                           .fetch = fetches_weights()});
     rooms.connect_to(device);
     setup.weight_rooms = rooms.self();
   }
@@ -222,16 +250,12 @@ void TrainingJob::build() {
 
   auto& device = system_->add<DeviceLoop>("device", *compute_, world_.clock, world_.max_operations);
   CollectiveGroup* group = nullptr;
+  WholeWeights* whole_weights = nullptr;
   if (world_.transport) {
     engine_ = std::make_unique<comm::CollectiveEngine>(*world_.transport);
     link_ = std::make_unique<Link>(*world_.transport);
     slices_ = std::make_unique<comm::Slices>(*world_.transport);
-    for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
-      if (!plan_.share(rank_).splits_weights(plan_.blocks[block])) continue;
-      const auto part = shards_[block].weights.view();
-      slices_->show(comm::SliceId(static_cast<std::int32_t>(block)),
-                    {static_cast<const std::byte*>(part.raw()), static_cast<std::size_t>(part.bytes())});
-    }
+    if (plan_.share(rank_).splits_optimizer()) whole_weights = &add_whole_weights(device.self());
     std::vector<Rank> ranks;
     for (int rank = 0; rank < plan_.replicas; ++rank) ranks.push_back(Rank(rank));
     engine_->add_group(kReplicas, ranks);
@@ -246,7 +270,8 @@ void TrainingJob::build() {
                               .compute = *compute_, .copy = *copy_, .optimizer = job_.optimizer, .seed = seed,
                               .restored = start_.step.value > 0, .start = start_.step,
                               .uses = plan::gradient_uses(model, BlockIndex(static_cast<std::int32_t>(block)), plan_.share(rank_).splits_gradients()),
-                              .micro_batches = plan_.micro_batches, .share = plan_.share(rank_)}));
+                              .micro_batches = plan_.micro_batches, .share = plan_.share(rank_),
+                              .written = tells_written(BlockIndex(static_cast<std::int32_t>(block)), whole_weights)}));
   }
   std::vector<actor::Ref> shard_refs;
   for (auto* shard : shards) shard_refs.push_back(shard->self());
@@ -273,6 +298,7 @@ void TrainingJob::build() {
       }
       if (model.tied_embeddings) setup.tied = shard_refs.front();
     }
+    if (whole_weights) setup.whole_weights = whole_weights->self();
     add_rooms(i, device.self(), setup);
     stages.push_back(&system_->add<Stage>(absl::StrCat("stage-", i), std::move(setup)));
   }

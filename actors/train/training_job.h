@@ -20,6 +20,7 @@
 #include "actors/protocol.h"
 #include "actors/train/reporter.h"
 #include "actors/train/stage.h"
+#include "actors/train/whole_weights.h"
 #include "comm/collective/engine.h"
 #include "comm/slices/slices.h"
 #include "models/checkpoint/disk.h"
@@ -97,6 +98,9 @@ class TrainingJob {
   Status resume();
   void build();
   BlockTensorsOfStage resident_tensors(BlockIndex block) const;
+  WholeWeights& add_whole_weights(const actor::Ref& device);
+  WeightRooms::Fetch fetches_weights() const;
+  std::function<void(StepId)> tells_written(BlockIndex block, const WholeWeights* whole) const;
   void add_rooms(std::size_t stage, const actor::Ref& device, Stage::Setup& setup);
   // All ranks have come to the end and none will send any more.
   Status meet_at_the_end();
@@ -117,7 +121,7 @@ class TrainingJob {
   std::unique_ptr<checkpoint::Disk> disk_;
   std::unique_ptr<comm::CollectiveEngine> engine_;
   std::unique_ptr<Link> link_;
-  std::unique_ptr<comm::Slices> slices_;     // weights that are split
+  std::unique_ptr<comm::Slices> slices_;     // weights whose updates are split
   std::unique_ptr<actor::System> system_;
   std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_;
   actor::Ref ledger_;                        // or what stands for it

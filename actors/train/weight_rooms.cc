@@ -81,7 +81,7 @@ void WeightRooms::gather(Room& room, BlockIndex block, StepId step) {
   for (int member = 0; member < parts.members(); ++member) {
     if (parts.size(member) == 0) continue;
     const auto part = room.flat.rows(parts.begin(member), parts.end(member));
-    setup_.fetch(block, member, {static_cast<std::byte*>(part.raw()), static_cast<std::size_t>(part.bytes())},
+    setup_.fetch(block, member, StepId(step.value - 1), {static_cast<std::byte*>(part.raw()), static_cast<std::size_t>(part.bytes())},
                  [self = self(), index](Status result) { self.send(PartFetched{index, std::move(result)}); });
   }
 }

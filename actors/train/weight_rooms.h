@@ -40,8 +40,8 @@ struct WeightsLeft {
 
 class WeightRooms : public actor::Actor {
  public:
-  // Fetches the block's part that `member` owns into `into`; the completion comes from any thread.
-  using Fetch = std::function<void(BlockIndex block, int member, std::span<std::byte> into, comm::Completion done)>;
+  // Fetches the block's part that `member` owns, as the update of `step` left it, into `into`; the completion comes from any thread.
+  using Fetch = std::function<void(BlockIndex block, int member, StepId step, std::span<std::byte> into, comm::Completion done)>;
   struct Setup {
     const std::vector<models::BlockLayout>& blocks;
     plan::ShardShare share;

@@ -45,6 +45,7 @@ std::int64_t control_bound(const std::string& actor, const JobShape& shape, int 
   if (actor == "ledger") return life + (blocks + 3) * replicas + 3;               // norms; loss, fed, updated; evaluated, saved, stop
   if (actor == "replica") return life + 2 * blocks + 8 + replicas;                // norms, updates; what goes to and fro; peers that go
   if (actor == "replicas") return life + 6 * blocks;                              // asked and ended: gradient of two uses, weights
+  if (actor == "weights") return life + blocks + 3 * shape.pipeline * (shape.prefetch + 1) + 2 * replicas;  // written; wanted; parts fetched
   if (absl::StartsWith(actor, "weights-")) return life + (shape.prefetch + 1) * (3 + 3 + replicas);  // wanted, left; parts fetched
   if (absl::StartsWith(actor, "gradients-")) return life + 3 + 4;                 // wanted by each pass; left
   if (actor == "checkpoint-writer") return life + blocks + 2 + replicas;          // SnapshotTaken; SaveRequested, WriteShard; ShardWritten

@@ -7,6 +7,7 @@
 
 #include "actors/train/gradient_rooms.h"
 #include "actors/train/weight_rooms.h"
+#include "actors/train/whole_weights.h"
 #include "runtime/actor/sim_world.h"
 #include "tests/unit/actors/inbox.h"
 
@@ -24,6 +25,7 @@ class RoomsTest : public testing::Test {
   struct Fetch {
     BlockIndex block;
     int member;
+    StepId step;
     std::span<std::byte> into;
     comm::Completion done;
   };
@@ -38,8 +40,8 @@ class RoomsTest : public testing::Test {
     auto& made = world_.system().add<WeightRooms>(
         "weights", WeightRooms::Setup{.blocks = blocks_, .share = {.replicas = 2, .zero = 3}, .memory = memory_, .keeps = keeps,
                                       .split = {BlockIndex(0), BlockIndex(1), BlockIndex(2)},
-                                      .fetch = [this](BlockIndex block, int member, std::span<std::byte> into, comm::Completion done) {
-                                        fetches_.push_back({block, member, into, std::move(done)});
+                                      .fetch = [this](BlockIndex block, int member, StepId step, std::span<std::byte> into, comm::Completion done) {
+                                        fetches_.push_back({block, member, step, into, std::move(done)});
                                       }});
     made.connect_to(device_.self());
     weights_ = made.self();
@@ -146,7 +148,8 @@ TEST_F(WeightRoomsTest, ANewStepIsFetchedAnew) {
   EXPECT_THAT(opened(), ElementsAre(0, 1));
   leave(1);
   want(1, 2);
-  EXPECT_EQ(fetches_.size(), 2u);
+  ASSERT_EQ(fetches_.size(), 2u);
+  EXPECT_EQ(fetches_[0].step, StepId(1));  // what the update of step 1 left
   EXPECT_EQ(gates_[2].room, 1);  // a room for each block
   EXPECT_THAT(opened(), ElementsAre(0, 1));
 }
@@ -159,6 +162,97 @@ TEST_F(WeightRoomsTest, FailsWithTheCauseWhenAPartCannotBeFetched) {
   EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(end.message()), testing::HasSubstr("the weights of block 2 cannot be gathered: rank 1 is gone"));
   EXPECT_THAT(opened(), ElementsAre());
+}
+
+// Two replicas, this is number 1: of a block of three chunks it owns the last ones, and one of one chunk.
+class WholeWeightsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const std::int64_t elements : {kElements, std::int64_t{100}, kElements, kElements}) {
+      auto& layout = blocks_.emplace_back();
+      layout.elements = elements;
+      memory_.emplace_back(static_cast<std::size_t>(elements), 9.0f);
+    }
+    WholeWeights::Setup setup{.blocks = blocks_, .share = {.replica = 1, .replicas = 2, .zero = 1}, .weights = {}, .fetch = [this](auto&&... all) {
+                                fetches_.push_back({std::move(all)...});
+                              }};
+    for (auto& values : memory_) {
+      setup.weights.push_back(device::TensorView(values.data(), device::DType::kF32, {static_cast<std::int64_t>(values.size())}));
+    }
+    auto& whole = world_.system().add<WholeWeights>("weights", std::move(setup));
+    whole.connect_to(device_.self());
+    whole_ = whole.self();
+    world_.start();
+    settle();
+  }
+  void settle() { ASSERT_TRUE(world_.run().ok()); }
+  void written(int block, std::int64_t step) {
+    whole_.send(WeightsWritten{BlockIndex(block), StepId(step)});
+    settle();
+  }
+  void want(int block, std::int64_t step) {
+    whole_.send(WeightsWanted{BlockIndex(block), StepId(step), &gates_.emplace_back()});
+    settle();
+  }
+  void bring(std::size_t fetch) {
+    fetches_[fetch].done(ok());
+    settle();
+  }
+
+  struct Fetch {
+    BlockIndex block;
+    int member;
+    StepId step;
+    std::span<std::byte> into;
+    comm::Completion done;
+  };
+  std::vector<models::BlockLayout> blocks_;
+  std::deque<std::vector<float>> memory_;
+  actor::SimWorld world_{5};
+  test::Inbox<OpenGate>& device_ = world_.system().add<test::Inbox<OpenGate>>("device");
+  actor::Ref whole_;
+  std::deque<Fetch> fetches_;
+  std::deque<WeightsGate> gates_;
+};
+
+TEST_F(WholeWeightsTest, OpensWhenAllPartsAreThere) {
+  want(0, 4);
+  written(0, 3);
+  ASSERT_EQ(fetches_.size(), 1u);  // the other's part, right into its place
+  EXPECT_EQ(fetches_[0].member, 0);
+  EXPECT_EQ(fetches_[0].step, StepId(3));
+  EXPECT_EQ(static_cast<void*>(fetches_[0].into.data()), static_cast<void*>(memory_[0].data()));
+  EXPECT_LT(fetches_[0].into.size(), kElements * sizeof(float));
+  EXPECT_EQ(device_.count<OpenGate>(), 0u);
+  bring(0);
+  EXPECT_EQ(device_.count<OpenGate>(), 1u);
+  want(0, 4);
+  EXPECT_EQ(device_.count<OpenGate>(), 2u);
+  EXPECT_EQ(gates_.back().room, -1);
+  want(0, 5);  // of an update that has not been made
+  EXPECT_EQ(device_.count<OpenGate>(), 2u);
+  written(0, 4);
+  EXPECT_EQ(device_.count<OpenGate>(), 2u);
+  bring(1);
+  EXPECT_EQ(device_.count<OpenGate>(), 3u);
+}
+
+TEST_F(WholeWeightsTest, FetchesAFewBlocksAtOnceInTheOrderInWhichTheyWereWritten) {
+  for (int block = 0; block < 4; ++block) written(block, 0);
+  want(1, 1);  // of one chunk, its own: there is nothing to fetch
+  EXPECT_EQ(device_.count<OpenGate>(), 1u);
+  ASSERT_EQ(fetches_.size(), 2u);
+  EXPECT_EQ(fetches_[0].block, BlockIndex(0));
+  EXPECT_EQ(fetches_[1].block, BlockIndex(2));
+  bring(1);
+  ASSERT_EQ(fetches_.size(), 3u);
+  EXPECT_EQ(fetches_[2].block, BlockIndex(3));
+}
+
+TEST_F(WholeWeightsTest, FailsWithTheCauseWhenAPartCannotBeFetched) {
+  written(2, 0);
+  fetches_.front().done(absl::UnavailableError("rank 0 is gone"));
+  EXPECT_THAT(std::string(world_.run().message()), testing::HasSubstr("the weights of block 2 cannot be gathered: rank 0 is gone"));
 }
 
 TEST(GradientRoomsTest, HandsOutEachRoomOnce) {
