@@ -10,7 +10,7 @@
 namespace troupe::comm {
 namespace {
 
-constexpr int kPiecesOpenMost = 2;  // to one peer: one moves while the other is agreed upon
+constexpr int kPiecesOpenMost = 4;  // to one peer: some are agreed upon while one moves
 
 }  // namespace
 

@@ -23,8 +23,9 @@ inline constexpr std::uint16_t kWireVersion = 2;
 inline constexpr std::size_t kWireBytes = 48;
 inline constexpr std::uint64_t kBulkBytesMost = std::uint64_t{1} << 62;
 // A longer bulk goes in pieces: UCX does not return from progress before all it can move has moved, over tcp
-// within a machine for as long as both sides keep up, and control would wait.
-inline constexpr std::uint64_t kPieceBytes = std::uint64_t{2} << 20;
+// within a machine for as long as both sides keep up, and control would wait. Over tcp a piece is one segment
+// (ucx_worker.cc).
+inline constexpr std::uint64_t kPieceBytes = std::uint64_t{512} << 10;
 inline constexpr std::size_t kOffsetBytes = 8;  // the frame header of a piece but the first
 
 struct WireHeader {

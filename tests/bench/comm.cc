@@ -64,12 +64,7 @@ class CommBench {
  private:
   Status measure_polling() {
     TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.transports = kSharedMemory}));
-    const std::int64_t pings = options_.quick ? 5'000 : 50'000;
-    TROUPE_ASSIGN_OR_RETURN(const Turns latency, in_turns([&] { return pair->measure({.what = Measurement::kPing, .count = pings}); }, ucx_,
-                                                          [&] { return perftest_.ping_s(kSharedMemory, pings); }));
-    rows_.push_back({"comm.latency.polling", median(latency.ours) * 1e6, "us", 3, median_or_0(latency.theirs) * 1e6,
-                     absl::StrCat("8 bytes one way from transport to transport of another process over shared memory, both polling: half of there and "
-                                  "back, the median of ", pings, "; median of repetitions; at most; ", peer_is(ucx_, "ucp_am_lat"))});
+    if (wanted("comm.latency.polling")) TROUPE_RETURN_IF_ERROR(measure_ping(*pair));
     TROUPE_RETURN_IF_ERROR(measure_bandwidth(*pair, "shared_memory", kSharedMemory));
     for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
       TROUPE_RETURN_IF_ERROR(measure_collective(*pair, kind, 64 * kKiB, "64KiB", options_.quick ? 200 : 1000));
@@ -79,15 +74,30 @@ class CommBench {
     return ok();
   }
 
+  Status measure_ping(CommPair& pair) {
+    const std::int64_t pings = options_.quick ? 5'000 : 50'000;
+    TROUPE_ASSIGN_OR_RETURN(const Turns latency, in_turns([&] { return pair.measure({.what = Measurement::kPing, .count = pings}); }, ucx_,
+                                                          [&] { return perftest_.ping_s(kSharedMemory, pings); }));
+    rows_.push_back({"comm.latency.polling", median(latency.ours) * 1e6, "us", 3, median_or_0(latency.theirs) * 1e6,
+                     absl::StrCat("8 bytes one way from transport to transport of another process over shared memory, both polling: half of there and "
+                                  "back, the median of ", pings, "; median of repetitions; at most; ", peer_is(ucx_, "ucp_am_lat"))});
+    return ok();
+  }
+
   Status measure_sleepers() {
     TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.transports = kSharedMemory, .spin = std::chrono::microseconds(20)}));
+    if (wanted("comm.latency.armed")) TROUPE_RETURN_IF_ERROR(measure_wake(*pair));
+    return measure_heartbeat(*pair, "comm.heartbeat.p99", "shared memory");
+  }
+
+  Status measure_wake(CommPair& pair) {
     const std::int64_t messages = options_.quick ? 100 : 500;
-    TROUPE_ASSIGN_OR_RETURN(const auto woken, repeat([&] { return pair->measure({.what = Measurement::kWake, .count = messages}); }));
+    TROUPE_ASSIGN_OR_RETURN(const auto woken, repeat([&] { return pair.measure({.what = Measurement::kWake, .count = messages}); }));
     rows_.push_back({"comm.latency.armed", median(woken) * 1e6, "us", 80, 0,
                      absl::StrCat("8 bytes one way over shared memory, from send() in a thread of one process to the handler in another, both progress "
                                   "threads asleep before each: median of ", messages, ", a millisecond apart; median of repetitions; at most; transport to "
                                   "transport for now, the bar is for actor to actor")});
-    return measure_heartbeat(*pair, "comm.heartbeat.p99", "shared memory");
+    return ok();
   }
 
   Status measure_tcp() {
@@ -100,6 +110,8 @@ class CommBench {
   }
 
   Status measure_bandwidth(CommPair& pair, const std::string& link, const char* transports) {
+    const std::string name = "comm.bandwidth.64MiB." + link;
+    if (!wanted(name)) return ok();
     const std::int64_t count = options_.quick ? 6 : 16;
     const auto ours = [&]() -> StatusOr<double> {
       TROUPE_ASSIGN_OR_RETURN(const double s, pair.measure({.what = Measurement::kBulk, .bytes = kBulkBytes, .count = count}));
@@ -107,7 +119,7 @@ class CommBench {
     };
     TROUPE_ASSIGN_OR_RETURN(const Turns turns,
                             in_turns(ours, ucx_, [&] { return perftest_.bulk_s(transports, kBulkBytes, count, kBulksOpen); }));
-    add_ratio("comm.bandwidth.64MiB." + link, 0.90, turns, ucx_, "ucp_am_bw", static_cast<double>(kBulkBytes),
+    add_ratio(name, 0.90, turns, ucx_, "ucp_am_bw", static_cast<double>(kBulkBytes),
               absl::StrCat("bulks of 64 MiB, each fetched into a buffer, ", kBulksOpen, " under way at a time, over UCX_TLS=", transports));
     return ok();
   }
@@ -115,23 +127,33 @@ class CommBench {
   Status measure_collective(CommPair& pair, CollectiveKind kind, std::int64_t bytes, const char* size, std::int64_t count) {
     std::string word = comm::name(kind);
     for (char& letter : word) letter = letter == '-' ? '_' : letter;
+    const std::string row = absl::StrCat("comm.", word, ".", size);
+    if (!wanted(row)) return ok();
     const bool sums = kind != CollectiveKind::kAllGather;
     const bool small = bytes < kMiB;
     const double bar = kind == CollectiveKind::kReduceScatter ? 0 : small ? 0.7 : 1.0;
-    TROUPE_ASSIGN_OR_RETURN(
-        const Turns turns,
-        in_turns([&] { return pair.measure({.what = Measurement::kCollective, .kind = kind, .bytes = bytes, .count = count}); }, mpi_,
-                 [&] { return mpi_collectives_->collective_s(kind, bytes, count); }));
+    const auto ours = [&] { return pair.measure({.what = Measurement::kCollective, .kind = kind, .bytes = bytes, .count = count}); };
+    TROUPE_ASSIGN_OR_RETURN(const Turns turns, in_turns(ours, mpi_, [&] { return mpi_collectives_->collective_s(kind, bytes, count); }));
     // Two ranks: 2 (n - 1) / n and (n - 1) / n of the bytes.
     const double bus_bytes = static_cast<double>(bytes) * (kind == CollectiveKind::kAllReduce ? 1.0 : 0.5);
-    add_ratio(absl::StrCat("comm.", word, ".", size), bar, turns, mpi_, "the same in place", bus_bytes,
-              absl::StrCat(comm::name(kind), " of ", size, " of fp32 over 2 ranks", sums ? ", folded in member order" : "", ", ", count,
-                           " in a row at the collective engine, polling: bus bandwidth, ", kind == CollectiveKind::kAllReduce ? "2 " : "",
-                           "(n - 1) / n of the bytes over the time"));
+    const std::string definition =
+        absl::StrCat(comm::name(kind), " of ", size, " of fp32 over 2 ranks", sums ? ", folded in member order" : "", ", ", count,
+                     " in a row at the collective engine, polling: bus bandwidth, ", kind == CollectiveKind::kAllReduce ? "2 " : "",
+                     "(n - 1) / n of the bytes over the time");
+    add_ratio(row, bar, turns, mpi_, "the same in place", bus_bytes, definition);
+    if (small) return ok();
+    const auto by_copies = [&]() -> StatusOr<double> {
+      TROUPE_ASSIGN_OR_RETURN(const double s, pair.measure({.what = Measurement::kCopies, .kind = kind, .bytes = bytes, .count = count}));
+      if (s < 0) return absl::UnavailableError("the kernel does not let one process read the memory of another");
+      return s;
+    };
+    TROUPE_ASSIGN_OR_RETURN(const Turns with_copies, in_turns(ours, copies_, by_copies));
+    add_ratio(row + ".over_copies", 0.75, with_copies, copies_, "in the same two processes, at the chunk size that is best there", bus_bytes, definition);
     return ok();
   }
 
   Status measure_heartbeat(CommPair& pair, const char* name, const char* link) {
+    if (!wanted(name)) return ok();
     const std::int64_t count = (1024 * kMiB) / kBulkBytes;
     TROUPE_ASSIGN_OR_RETURN(const auto late,
                             repeat([&] { return pair.measure({.what = Measurement::kHeartbeat, .bytes = kBulkBytes, .count = count}); }));
@@ -140,6 +162,8 @@ class CommBench {
                                   "; median of repetitions; at most")});
     return ok();
   }
+
+  bool wanted(const std::string& row) const { return row.find(options_.only) != std::string::npos; }
 
   // ---- repetitions ----
 
@@ -156,6 +180,10 @@ class CommBench {
 
   StatusOr<Turns> in_turns(const Seconds& ours, Peer& peer, const Seconds& theirs) {
     TROUPE_RETURN_IF_ERROR(ours().status());  // warm
+    if (peer.there()) {
+      settle();
+      if (const auto warm = theirs(); !warm.ok()) lose(peer, warm.status());
+    }
     Turns turns;
     for (int i = 0; i < options_.pairs; ++i) {
       double mine = 0, other = 0;
@@ -210,7 +238,7 @@ class CommBench {
   }
 
   const CommOptions options_;
-  Peer ucx_{"ucx_perftest", {}}, mpi_{"Open MPI", {}};
+  Peer ucx_{"ucx_perftest", {}}, mpi_{"Open MPI", {}}, copies_{"process_vm_readv", {}};
   UcxPerftest perftest_;
   std::unique_ptr<MpiCollectives> mpi_collectives_;
   std::vector<BenchRow> rows_;

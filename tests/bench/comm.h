@@ -17,6 +17,7 @@ namespace troupe::bench {
 struct CommOptions {
   int pairs = 7;       // interleaved repetitions, >= 7
   bool quick = false;  // fewer messages a repetition
+  std::string only{};  // rows whose names contain it; all where empty
   std::string mpi_source = "tests/bench/peers/mpi_collectives.c";
 };
 // comm.latency.polling, comm.latency.armed; comm.bandwidth.64MiB.LINK, comm.KIND.SIZE: ratios, each with .gb_per_s and .spread;

@@ -1,5 +1,6 @@
 #include "tests/bench/comm_pair.h"
 
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -53,6 +54,8 @@ Status CommPair::set_up(const LinkOptions& options) {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets[i].data()) != 0) return absl::UnavailableError("no socket for a rank");
     ranks_[i].socket = sockets[i][0];
   }
+  board_ = CopyBoard::map();
+  if (board_ == nullptr) return absl::UnavailableError("no memory that two ranks share");
   std::fflush(nullptr);  // or each rank prints it again
   const pid_t parent = getpid();
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -64,7 +67,7 @@ Status CommPair::set_up(const LinkOptions& options) {
       close(sockets[other][0]);
       if (other != i) close(sockets[other][1]);
     }
-    run_comm_rank(sockets[i][1], static_cast<int>(i), options);
+    run_comm_rank(sockets[i][1], static_cast<int>(i), options, *board_);
     _exit(0);
   }
   for (const auto& socket : sockets) close(socket[1]);
@@ -89,6 +92,7 @@ CommPair::~CommPair() {
   for (const auto& rank : ranks_) {
     if (rank.pid > 0) waitpid(rank.pid, nullptr, 0);
   }
+  if (board_ != nullptr) munmap(board_, sizeof *board_);
 }
 
 StatusOr<double> CommPair::measure(const Order& order) {

@@ -35,6 +35,7 @@ class CommPair {
   Status set_up(const LinkOptions& options);
 
   std::array<Process, 2> ranks_;
+  CopyBoard* board_ = nullptr;
 };
 
 }  // namespace troupe::bench

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -43,7 +44,8 @@ double percentile(Samples samples, double rank) {
 
 class CommRank {
  public:
-  CommRank(int socket, int rank, const LinkOptions& options) : socket_(socket), peer_(1 - rank) {
+  CommRank(int socket, int rank, const LinkOptions& options, CopyBoard& board)
+      : socket_(socket), peer_(1 - rank), copies_(board, rank, vector_.data()) {
     auto opened = comm::UcxTransport::open({.rank = Rank{rank}, .world = kRanks, .job = 42, .spin = options.spin});
     TROUPE_CHECK(opened.ok()) << opened.status();
     transport_ = std::move(*opened);
@@ -72,6 +74,7 @@ class CommRank {
       answer = measure(order);
       say(&answer, sizeof answer);
     }
+    leaving_ = true;
   }
 
  private:
@@ -89,6 +92,7 @@ class CommRank {
       case Measurement::kBulk: return first() ? flood(order, false) : 0;
       case Measurement::kHeartbeat: return first() ? flood(order, true) : percentile(result(), 0.99);
       case Measurement::kCollective: return collective(order);
+      case Measurement::kCopies: return copies(order);
     }
     return 0;
   }
@@ -97,7 +101,8 @@ class CommRank {
   void take(comm::Arrival arrival) {
     if (arrival.bulk_bytes() > 0) {
       TROUPE_CHECK(arrival.bulk_bytes() <= bulk_.bytes()) << arrival.bulk_bytes() << " bytes";
-      arrival.fetch(bulk_.data(), [](const Status& status) { TROUPE_CHECK(status.ok()) << status; });
+      // Over tcp a send ends when the last bytes have left: they may still be coming when we are told to go.
+      arrival.fetch(bulk_.data(), [this](const Status& status) { TROUPE_CHECK(status.ok() || leaving_) << status; });
       return;
     }
     std::int64_t said = 0;
@@ -201,18 +206,35 @@ class CommRank {
   double collective(const Order& order) {
     TROUPE_CHECK(order.bytes <= vector_.bytes()) << order.bytes << " bytes";
     const std::int64_t elements = order.bytes / static_cast<std::int64_t>(sizeof(float));
-    if (checked_.emplace(order.kind, order.bytes).second) check(order.kind, elements);
+    if (checked_.emplace(order.kind, order.bytes).second) {
+      check(order.kind, elements, [this](CollectiveKind kind, std::int64_t size, std::int64_t count) { return run(kind, size, count); });
+    }
     return run(order.kind, elements, order.count);
+  }
+
+  // On this thread, while the progress threads sleep.
+  double copies(const Order& order) {
+    TROUPE_CHECK(order.bytes <= vector_.bytes()) << order.bytes << " bytes";
+    if (!copies_.allowed()) return -1;
+    const std::int64_t elements = order.bytes / static_cast<std::int64_t>(sizeof(float));
+    const auto by_copies = [&](CollectiveKind kind, std::int64_t size, std::int64_t count) { return copies_.run(kind, size, count); };
+    if (copies_checked_.emplace(order.kind, order.bytes).second) {
+      std::fill_n(values(), elements, 0.0f);
+      by_copies(order.kind, elements, order.count);  // finds its chunk size: many runs, which would add up
+      check(order.kind, elements, by_copies);
+    }
+    return by_copies(order.kind, elements, order.count);
   }
 
   float* values() { return reinterpret_cast<float*>(vector_.data()); }
 
   // Once for each kind and size: what is fast and wrong is worth nothing. Leaves zeros, which sums keep.
-  void check(CollectiveKind kind, std::int64_t elements) {
+  template <class Run>
+  void check(CollectiveKind kind, std::int64_t elements, const Run& once) {
     const auto parts = comm::Parts::equal(elements, kRanks);
     const int self = transport_->rank().value;
     std::fill_n(values(), elements, static_cast<float>(self + 1));
-    run(kind, elements, 1);
+    once(kind, elements, 1);
     for (int owner = 0; owner < kRanks; ++owner) {
       if (kind == CollectiveKind::kReduceScatter && owner != self) continue;
       const float right = kind == CollectiveKind::kAllGather ? static_cast<float>(owner + 1) : 3.0f;
@@ -222,15 +244,18 @@ class CommRank {
     std::fill_n(values(), elements, 0.0f);
   }
 
-  // One after the other, each started where the one before ended; a barrier goes first. Seconds of one.
+  // One after the other, each started where the one before ended; one and a barrier go before, as with the peers: the memory has left the
+  // caches, and threads that have just woken may share a core. Seconds of one.
   double run(CollectiveKind kind, std::int64_t elements, std::int64_t count) {
+    const comm::Collective one{.kind = kind, .data = vector_.data(), .parts = comm::Parts::equal(elements, kRanks), .what = "bench"};
     std::int64_t left = count, begin_ns = 0;
     std::function<void()> next = [&] {
       if (begin_ns == 0) begin_ns = now_ns();
       if (left-- == 0) return finish({now_ns() - begin_ns});
-      start({.kind = kind, .data = vector_.data(), .parts = comm::Parts::equal(elements, kRanks), .what = "bench"}, next);
+      start(one, next);
     };
-    start({.kind = CollectiveKind::kBarrier}, next);
+    const std::function<void()> meet = [&] { start({.kind = CollectiveKind::kBarrier}, next); };
+    count > 1 ? start(one, meet) : meet();
     return seconds(result().front()) / static_cast<double>(count);
   }
 
@@ -250,7 +275,9 @@ class CommRank {
   std::unique_ptr<comm::CollectiveEngine> engine_;
   std::unique_ptr<comm::UcxTransport> transport_;
   std::int64_t operations_ = 0;
-  std::set<std::pair<CollectiveKind, std::int64_t>> checked_;
+  std::atomic<bool> leaving_{false};
+  std::set<std::pair<CollectiveKind, std::int64_t>> checked_, copies_checked_;
+  CopyPeer copies_;
 
   // The progress thread's.
   Samples samples_;
@@ -263,9 +290,9 @@ class CommRank {
 
 }  // namespace
 
-void run_comm_rank(int socket, int rank, const LinkOptions& options) {
+void run_comm_rank(int socket, int rank, const LinkOptions& options, CopyBoard& board) {
   setenv("UCX_TLS", options.transports.c_str(), 1);
-  CommRank(socket, rank, options).serve();
+  CommRank(socket, rank, options, board).serve();
 }
 
 }  // namespace troupe::bench

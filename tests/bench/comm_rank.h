@@ -12,6 +12,7 @@
 #include <string>
 
 #include "comm/collective/collective.h"
+#include "tests/bench/comm_copies.h"
 
 namespace troupe::bench {
 
@@ -27,6 +28,7 @@ enum class Measurement : std::uint8_t {
   kBulk,        // rank 0: seconds for `count` bulks of `bytes`, kBulksOpen under way at a time, until all are fetched
   kHeartbeat,   // rank 1: seconds one way, p99 of control frames that left while `count` bulks of `bytes` went the same way
   kCollective,  // both: seconds of one of `count` collectives of `kind` over `bytes` of fp32
+  kCopies,      // both: the same by bare copies (comm_copies.h) in the same memory; -1 where the kernel does not allow them
 };
 inline constexpr int kBulksOpen = 4;
 inline constexpr std::int64_t kLinkBytesMost = std::int64_t{64} << 20;
@@ -37,7 +39,7 @@ struct Order {
   std::int64_t bytes = 0, count = 0;
 };
 
-// Packets on `socket`: our address out, both addresses in, 0 out (a double: ready); then an Order in, a double out, until it is closed.
-void run_comm_rank(int socket, int rank, const LinkOptions& options);
+// `board`: mapped by both. Packets on `socket`: our address out, both addresses in, 0 out (a double: ready); then an Order in, a double out, until it is closed.
+void run_comm_rank(int socket, int rank, const LinkOptions& options, CopyBoard& board);
 
 }  // namespace troupe::bench

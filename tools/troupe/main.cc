@@ -147,6 +147,7 @@ void declare_bench_messages(CLI::App& app, BenchArguments& a) {
 void declare_bench_comm(CLI::App& app, BenchArguments& a) {
   app.add_flag("--json", a.json, "rows as JSON");
   app.add_flag("--quick", a.comm.quick, "fewer messages a repetition");
+  app.add_option("--only", a.comm.only, "measure what contains this in its name, such as all_gather or latency");
   app.add_option("--pairs", a.comm.pairs, "interleaved pairs")->capture_default_str()->check(CLI::Range(7, 1000));
 }
 

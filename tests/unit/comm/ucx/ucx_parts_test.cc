@@ -27,7 +27,7 @@ WireHeader good() {
           .channel = Channel::kEdges,
           .sequence = 0x0102030405060708,
           .header_bytes = 5,
-          .bulk_bytes = 1u << 20};
+          .bulk_bytes = 1u << 18};
 }
 
 std::vector<std::byte> bytes_of(const WireHeader& header) {
@@ -42,7 +42,7 @@ Refusal refusal_of(const WireHeader& header) {
 
 TEST(UcxWire, ReadsBackWhatWasWritten) {
   const auto bytes = bytes_of(good());
-  const WireReading reading = read_wire(kReader, bytes, Lane::kBulk, 1u << 20);
+  const WireReading reading = read_wire(kReader, bytes, Lane::kBulk, 1u << 18);
   EXPECT_EQ(reading.refusal, Refusal::kNone);
   EXPECT_EQ(reading.header, good());
   EXPECT_EQ(reading.frame_header.size(), 5u);
@@ -53,7 +53,7 @@ TEST(UcxWire, HasTheDocumentedBytes) {
   const std::vector<int> expected{0x54, 0x52, 0x50, 0x46, 2, 0, 1,  2, 0x88, 0x77, 0x66, 0x55,
                                   0x44, 0x33, 0x22, 0x11, 3, 0, 0,  0, 2,    0,    0,    0,
                                   1,    0,    0,    0,    5, 0, 0,  0, 8,    7,    6,    5,
-                                  4,    3,    2,    1,    0, 0, 16, 0, 0,    0,    0,    0};
+                                  4,    3,    2,    1,    0, 0, 4,  0, 0,    0,    0,    0};
   const auto bytes = bytes_of(good());
   for (std::size_t i = 0; i < kWireBytes; ++i)
     EXPECT_EQ(static_cast<int>(bytes[i]), expected[i]) << "byte " << i;
@@ -78,19 +78,19 @@ TEST(UcxWire, RefusesWhatIsNotForThisRankOfThisJob) {
 
 TEST(UcxWire, RefusesWhatTheLinkDeliveredDifferently) {
   auto bytes = bytes_of(good());
-  EXPECT_EQ(read_wire(kReader, bytes, Lane::kControl, 1u << 20).refusal, Refusal::kLane);
-  EXPECT_EQ(read_wire(kReader, bytes, Lane::kBulk, (1u << 20) - 1).refusal, Refusal::kLength);
-  EXPECT_EQ(read_wire(kReader, std::span(bytes).first(kWireBytes - 1), Lane::kBulk, 1u << 20).refusal,
+  EXPECT_EQ(read_wire(kReader, bytes, Lane::kControl, 1u << 18).refusal, Refusal::kLane);
+  EXPECT_EQ(read_wire(kReader, bytes, Lane::kBulk, (1u << 18) - 1).refusal, Refusal::kLength);
+  EXPECT_EQ(read_wire(kReader, std::span(bytes).first(kWireBytes - 1), Lane::kBulk, 1u << 18).refusal,
             Refusal::kShort);
-  EXPECT_EQ(read_wire(kReader, std::span(bytes).first(kWireBytes), Lane::kBulk, 1u << 20).refusal,
+  EXPECT_EQ(read_wire(kReader, std::span(bytes).first(kWireBytes), Lane::kBulk, 1u << 18).refusal,
             Refusal::kLength);
   bytes.push_back(std::byte{0});
-  EXPECT_EQ(read_wire(kReader, bytes, Lane::kBulk, 1u << 20).refusal, Refusal::kLength);
+  EXPECT_EQ(read_wire(kReader, bytes, Lane::kBulk, 1u << 18).refusal, Refusal::kLength);
   bytes[0] ^= std::byte{1};
-  EXPECT_EQ(read_wire(kReader, bytes, Lane::kBulk, 1u << 20).refusal, Refusal::kMagic);
+  EXPECT_EQ(read_wire(kReader, bytes, Lane::kBulk, 1u << 18).refusal, Refusal::kMagic);
   bytes[0] ^= std::byte{1};
   bytes[4] ^= std::byte{2};
-  EXPECT_EQ(read_wire(kReader, bytes, Lane::kBulk, 1u << 20).refusal, Refusal::kVersion);
+  EXPECT_EQ(read_wire(kReader, bytes, Lane::kBulk, 1u << 18).refusal, Refusal::kVersion);
 }
 
 TEST(UcxWire, ALongBulkComesWithItsFirstPiece) {
@@ -123,7 +123,7 @@ TEST(UcxWire, FindsDamageInEveryFieldItKnows) {
     auto bytes = bytes_of(good());
     const std::size_t at = random() % kWireBytes;
     bytes[at] ^= static_cast<std::byte>(1 + random() % 255);
-    const WireReading reading = read_wire(kReader, bytes, Lane::kBulk, 1u << 20);
+    const WireReading reading = read_wire(kReader, bytes, Lane::kBulk, 1u << 18);
     const bool open_field = at == 7 || at == 20 || (at >= 32 && at < 40);
     if (!open_field) {
       EXPECT_NE(reading.refusal, Refusal::kNone) << "byte " << at;
