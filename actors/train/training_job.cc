@@ -444,7 +444,7 @@ void TrainingJob::request_stop(const std::string& reason) {
 
 JobSummary TrainingJob::summary() const {
   return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .pool_used_bytes = pool_->used_bytes(),
-          .compute_waited_ns = compute_->waited_ns()};
+          .compute_waited_ns = compute_->waited_ns(), .pool_bytes_by_term = pool_->bytes_by_term()};
 }
 
 }  // namespace troupe::actors

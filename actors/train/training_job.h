@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -59,6 +60,7 @@ struct JobOptions {
 struct JobSummary {
   std::int64_t pool_takes = 0, pool_peak_bytes = 0, pool_used_bytes = 0;
   std::int64_t compute_waited_ns = 0;
+  std::map<std::string, std::int64_t> pool_bytes_by_term;  // now
 };
 
 class TrainingJob {

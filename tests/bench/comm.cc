@@ -10,7 +10,7 @@
 #include "runtime/base/check.h"
 #include "tests/bench/comm_pair.h"
 #include "tests/bench/comm_peers.h"
-#include "tests/bench/paced_job.h"
+#include "tests/bench/pairs.h"
 
 namespace troupe::bench {
 namespace {
@@ -230,9 +230,7 @@ class CommBench {
                               : absl::StrCat("no ratio: ", definition, "; ", peer_is(peer, what))});
     rows_.push_back({name + ".gb_per_s", gb_per_s(turns.ours), "GB/s", 0, gb_per_s(turns.theirs), absl::StrCat(definition, "; ", peer_is(peer, what))});
     const auto& again = compared ? turns.theirs : turns.ours;
-    std::vector<double> against_itself;
-    for (std::size_t i = 1; i < again.size(); ++i) against_itself.push_back(again[i] / again[i - 1]);
-    rows_.push_back({name + ".spread", spread(against_itself), "ratio", 0, 0,
+    rows_.push_back({name + ".spread", spread_against_itself(again), "ratio", 0, 0,
                      absl::StrCat("pairs of ", compared ? "the peer" : "ours", " against itself, one after the other: half the distance between the quartiles, "
                                   "over the median")});
   }

@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "actors/plan/model_of.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/rng.h"
 
@@ -31,27 +30,40 @@ void write_random_tokens(const std::string& path, std::int64_t tokens, std::int6
 
 }  // namespace
 
-StatusOr<std::unique_ptr<PacedJob>> PacedJob::create(const PacedOptions& options) {
+StatusOr<std::string> prepare_folder(const PacedOptions& options) {
+  TROUPE_ASSIGN_OR_RETURN(const auto planned, plan_of(options));
+  std::string pattern = (std::filesystem::temp_directory_path() / "troupe-bench-XXXXXX").string();
+  TROUPE_CHECK(mkdtemp(pattern.data()) != nullptr) << pattern;
+  write_random_tokens(pattern + "/tokens.bin", 1 << 20, std::min<std::int64_t>(planned.plan.model.vocabulary, 1 << 16));
+  return pattern;
+}
+
+StatusOr<PacedPlan> plan_of(const PacedOptions& o) {
+  std::string config = absl::StrCat(
+      "[job]\noutput = \"", o.folder, "/run\"\n[device]\nthreads = ", o.threads, "\n[model]\nname = \"", o.model,
+      "\"\n[data]\ntrain = \"", o.folder, "/tokens.bin\"\ndocument_mask = false\n[training]\nsteps = 1000000\nseq_len = ", o.seq_len,
+      "\nmicro_batch = ", o.batch, "\nglobal_batch = ", o.batch * o.micro_batches, "\ndtype = \"", o.dtype, "\"\n[checkpoint]\ninterval = ",
+      o.save_every, "\nkeep_latest_k = 1\n[parallelism]\npipeline = ", o.stages, "\ndata_parallel = ", o.replicas, "\nzero = ", o.zero, "\n");
+  if (!o.balance.empty()) absl::StrAppend(&config, "balance = \"", o.balance, "\"\n");
+  PacedPlan planned;
+  TROUPE_ASSIGN_OR_RETURN(planned.job, plan::parse_job_config(config, "the bench's config", o.overrides));
+  TROUPE_ASSIGN_OR_RETURN(planned.plan, plan::make_plan(planned.job, plan::Cluster::of_this_machine(planned.job), kernels::cpu::table()));
+  return planned;
+}
+
+StatusOr<std::unique_ptr<PacedJob>> PacedJob::create(const PacedOptions& options, comm::Transport* transport) {
   std::unique_ptr<PacedJob> made(new PacedJob);
-  TROUPE_RETURN_IF_ERROR(made->start(options));
+  TROUPE_RETURN_IF_ERROR(made->start(options, transport));
   return made;
 }
 
-Status PacedJob::start(const PacedOptions& o) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "troupe-bench-XXXXXX").string();
-  TROUPE_CHECK(mkdtemp(pattern.data()) != nullptr) << pattern;
-  folder_ = pattern;
-  const std::string config = absl::StrCat(
-      "[job]\noutput = \"", folder_, "/run\"\n[device]\nthreads = ", o.threads, "\n[model]\nname = \"", o.model, "\"\n[data]\ntrain = \"",
-      folder_, "/tokens.bin\"\ndocument_mask = false\n[training]\nsteps = 1000000\nseq_len = ", o.seq_len, "\nmicro_batch = ", o.batch,
-      "\nglobal_batch = ", o.batch, "\ndtype = \"", o.dtype, "\"\n[parallelism]\npipeline = ", o.stages, "\n[checkpoint]\ninterval = ",
-      o.save_every, "\nkeep_latest_k = 1\n");
-  TROUPE_ASSIGN_OR_RETURN(const auto job, plan::parse_job_config(config, "the bench's config", {}));
-  TROUPE_ASSIGN_OR_RETURN(const auto model, plan::model_of(job));
-  const auto cluster = plan::Cluster::of_this_machine(job);
-  TROUPE_ASSIGN_OR_RETURN(auto planned, plan::make_plan(job, cluster, kernels::cpu::table()));
-  TROUPE_RETURN_IF_ERROR(plan::fits(planned, cluster));
-  write_random_tokens(folder_ + "/tokens.bin", 1 << 20, std::min<std::int64_t>(model.vocabulary, 1 << 16));
+Status PacedJob::start(PacedOptions o, comm::Transport* transport) {
+  if (o.folder.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(folder_, prepare_folder(o));
+    o.folder = folder_;
+  }
+  TROUPE_ASSIGN_OR_RETURN(auto planned, plan_of(o));
+  TROUPE_RETURN_IF_ERROR(plan::fits(planned.plan, plan::Cluster::of_this_machine(planned.job)));
   actors::JobOptions options{.save = o.save_every > 0, .console = actors::Reporter::Console::kNone};
   options.hold_after = StepId(0);
   options.on_step = [this](const actors::StepReport& report) {
@@ -61,8 +73,9 @@ Status PacedJob::start(const PacedOptions& o) {
     }
     reported_.notify_all();
   };
-  TROUPE_ASSIGN_OR_RETURN(
-      job_, actors::TrainingJob::create(job, std::move(planned), actors::World::on_this_machine(kernels::cpu::table(), clock_), options));
+  auto world = actors::World::on_this_machine(kernels::cpu::table(), clock_);
+  world.transport = transport;
+  TROUPE_ASSIGN_OR_RETURN(job_, actors::TrainingJob::create(planned.job, std::move(planned.plan), world, options));
   job_->start();
   return ok();
 }
@@ -87,20 +100,6 @@ std::int64_t peak_resident_bytes() {
     if (std::sscanf(line.c_str(), "VmHWM: %lld kB", &kib) == 1) return kib * 1024;
   }
   return 0;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
-double spread(std::vector<double> values) {
-  if (values.size() < 2) return 0;
-  std::sort(values.begin(), values.end());
-  const auto at = [&](double share) { return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)]; };
-  return (at(0.75) - at(0.25)) / 2 / median(values);
 }
 
 }  // namespace troupe::bench

@@ -1,12 +1,12 @@
 #include "tests/bench/train.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "models/flops.h"
 #include "tests/bench/matmul.h"
+#include "tests/bench/pairs.h"
 #include "tests/bench/peer_process.h"
 
 namespace troupe::bench {
@@ -26,38 +26,6 @@ double matmul_flops_per_s(const plan::Plan& plan, const std::string& dtype) {
     if (product && !attention && row.name.find(dtype) != std::string::npos) best = std::max(best, row.value);
   }
   return best * rows.front().value * 1e9;  // rows are shares of the first, the fastest of all
-}
-
-// Steps of both in turns; the ratios of first over second, in tokens/s.
-struct Pairs {
-  std::vector<double> first, second, ratios;
-};
-Pairs in_turns(int pairs, const std::function<double()>& first, const std::function<double()>& second) {
-  Pairs result;
-  for (int i = 0; i < pairs; ++i) {
-    // Which goes first alternates, so that a drift of the machine falls on both.
-    double a = 0, b = 0;
-    if (i % 2 == 0) a = first();
-    b = second();
-    if (i % 2 == 1) a = first();
-    result.first.push_back(a);
-    result.second.push_back(b);
-    result.ratios.push_back(a / b);
-  }
-  return result;
-}
-
-// Each measurement over the one before of the same: how far a pair of equals lies apart.
-double spread_against_itself(const std::vector<double>& values) {
-  std::vector<double> ratios;
-  for (std::size_t i = 1; i < values.size(); ++i) ratios.push_back(values[i] / values[i - 1]);
-  return spread(ratios);
-}
-
-void add_ratio(std::vector<BenchRow>& rows, const std::string& name, double bar, const Pairs& pairs, const std::string& definition) {
-  rows.push_back({name, median(pairs.ratios), "ratio", bar, median(pairs.second), definition});
-  rows.push_back({name + ".spread", spread_against_itself(pairs.second), "ratio", 0, 0,
-                  "pairs of the second against itself, one after the other: half the distance between the quartiles, over the median"});
 }
 
 using Words = std::vector<std::string>;
@@ -167,7 +135,7 @@ StatusOr<TrainFigures> bench_train(const TrainOptions& options) {
     PacedJob& other = *second;
     other.step();
     other.step();
-    const auto pairs = in_turns(options.pairs, [&] { return tokens_per_s(other); }, [&] { return tokens_per_s(job); });
+    TROUPE_ASSIGN_OR_RETURN(const auto pairs, in_turns(options.pairs, [&] { return tokens_per_s(other); }, [&] { return tokens_per_s(job); }));
     add_ratio(rows, absl::StrCat("train.stages-", options.compare_stages), 0.97, pairs,
               absl::StrCat("tokens/s of ", options.compare_stages, " stages over ", options.job.stages, " in one process, same threads"));
   }
@@ -189,7 +157,8 @@ StatusOr<TrainFigures> bench_train(const TrainOptions& options) {
       if (count) whole_ns += ns;
       return of.tokens_per_step() * options.compare_saves / seconds(ns);
     };
-    const auto pairs = in_turns(options.pairs, [&] { return interval(other, true); }, [&] { return interval(job, false); });
+    TROUPE_ASSIGN_OR_RETURN(const auto pairs,
+                            in_turns(options.pairs, [&] { return interval(other, true); }, [&] { return interval(job, false); }));
     add_ratio(rows, "train.saves", 0.97, pairs, absl::StrCat("tokens/s with a save every ", options.compare_saves, " steps over none"));
     rows.push_back({"train.checkpoint_wait", share(waited_ns, whole_ns), "share", 0.01, 0,
                     "time the compute stream stood waiting for a snapshot, over step time; at most"});
@@ -201,14 +170,8 @@ StatusOr<TrainFigures> bench_train(const TrainOptions& options) {
       TROUPE_ASSIGN_OR_RETURN(way, fastest_peer(options, work));
     }
     TROUPE_ASSIGN_OR_RETURN(auto peer, PeerProcess::start(options.peer_python, options.peer_script, joined(work, way)));
-    Status failed;
-    const auto theirs = [&] {
-      const auto speed = peer.run_step();
-      if (!speed.ok()) failed = speed.status();
-      return speed.ok() ? *speed : 1.0;
-    };
-    const auto pairs = in_turns(options.pairs, [&] { return tokens_per_s(job); }, theirs);
-    TROUPE_RETURN_IF_ERROR(failed);
+    TROUPE_ASSIGN_OR_RETURN(const auto pairs,
+                            in_turns(options.pairs, [&] { return tokens_per_s(job); }, [&] { return peer.run_step(); }));
     add_ratio(rows, "train.over_pytorch", options.job.dtype == "fp32" ? 1.15 : 1.20, pairs,
               absl::StrCat("tokens/s over PyTorch's in turns; peer: ", peer.description()));
   }

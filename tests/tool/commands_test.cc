@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -23,7 +24,7 @@ TEST(Commands, EachHasHelp) {
   const std::vector<std::vector<std::string>> commands{
       {}, {"train"}, {"launch"}, {"manifest"}, {"manifest", "slurm"}, {"manifest", "kubernetes"}, {"plan"}, {"generate"}, {"report"}, {"data"}, {"data", "prepare"}, {"data", "inspect"},
       {"checkpoint"}, {"checkpoint", "inspect"}, {"checkpoint", "verify"},
-      {"bench"}, {"bench", "roofline"}, {"bench", "kernels"}, {"bench", "messages"}, {"bench", "comm"}, {"bench", "train"}};
+      {"bench"}, {"bench", "roofline"}, {"bench", "kernels"}, {"bench", "messages"}, {"bench", "comm"}, {"bench", "parallel"}, {"bench", "train"}};
   for (auto command : commands) {
     command.push_back("--help");
     const Ended ended = tool(command);
@@ -90,6 +91,35 @@ TEST(Commands, BenchTrainRefusesAModelThatIsNotThereOrDoesNotFit) {
   const Ended large = tool({"bench", "train", "--model", "llama3-405b"});
   EXPECT_EQ(large.exit_code, 1);
   EXPECT_NE(large.err.find("the machine has"), std::string::npos) << large.err;
+}
+
+// Each group of rows, with small jobs: what this build or machine cannot do has a row, too, which says so.
+TEST(Commands, BenchParallelPrintsItsRowsAsJson) {
+  const Ended ended = tool({"bench", "parallel", "--model", "test-llama", "--batch", "1", "--seq", "32", "--processes", "3", "--json"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const auto json = nlohmann::json::parse(ended.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << ended.out;
+  std::map<std::string, double> values;
+  for (const auto& row : json["rows"]) {
+    for (const char* key : {"name", "value", "unit", "bar", "peer", "definition"}) EXPECT_TRUE(row.contains(key)) << key << " of " << row;
+    const bool measured = row["value"].get<double>() > 0;
+    const std::string definition = row["definition"];
+    EXPECT_TRUE(measured || definition.find("skipped: ") == 0 || definition.find("not supported: ") == 0 || row["name"].get<std::string>().ends_with(".spread")) << row;
+    values[row["name"]] = row["value"];
+  }
+  for (const char* name : {"parallel.zero-2", "parallel.zero-3", "parallel.slow_link", "parallel.over_ddp", "parallel.over_fsdp2", "parallel.straggler.pull",
+                           "parallel.straggler.static"}) {
+    EXPECT_EQ(values.count(name), 1u) << name;
+  }
+  for (const char* name : {"parallel.zero-0", "parallel.zero-1", "parallel.join", "parallel.join.memory"}) EXPECT_GT(values[name], 0) << name;
+  // Nothing is split there, so that small blocks cost nothing: the formula to the byte.
+  EXPECT_NEAR(values["parallel.memory.zero-0"], 1, 0.001);
+}
+
+TEST(Commands, BenchParallelRefusesRowsThatThereAreNot) {
+  const Ended ended = tool({"bench", "parallel", "--rows", "zero,slow_lnk"});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_NE(ended.err.find("slow_link"), std::string::npos) << ended.err;
 }
 
 // One run, looked at with every command that looks at runs.

@@ -13,6 +13,7 @@
 #include "tests/bench/comm.h"
 #include "tests/bench/matmul.h"
 #include "tests/bench/messages.h"
+#include "tests/bench/parallel.h"
 #include "tests/bench/train.h"
 #include "tools/troupe/launch_job.h"
 
@@ -67,12 +68,14 @@ struct BenchArguments {
   bench::MatmulShapes shapes;        // roofline
   bench::CommOptions comm;
   bench::MessagesOptions messages;
+  bench::ParallelOptions parallel;
   bench::TrainOptions train;
 };
 Status bench_roofline(const BenchArguments& arguments);
 Status bench_kernels(const BenchArguments& arguments);
 Status bench_messages(const BenchArguments& arguments);
 Status bench_comm(const BenchArguments& arguments);
+Status bench_parallel(const BenchArguments& arguments);
 Status bench_train(const BenchArguments& arguments);
 
 // A config file with overrides from the command line, and the plan for this machine.

@@ -151,6 +151,21 @@ void declare_bench_comm(CLI::App& app, BenchArguments& a) {
   app.add_option("--pairs", a.comm.pairs, "interleaved pairs")->capture_default_str()->check(CLI::Range(7, 1000));
 }
 
+void declare_bench_parallel(CLI::App& app, BenchArguments& a) {
+  auto& job = a.parallel.job;
+  if (const char* python = std::getenv("TROUPE_PEER_PYTHON")) a.parallel.peer_python = python;
+  app.add_flag("--json", a.json, "rows as JSON");
+  app.add_option("--rows", a.parallel.rows, "which groups, separated by commas")->capture_default_str()->delimiter(',')->check(CLI::IsMember(bench::kParallelRows));
+  app.add_option("--model", job.model, "a preset")->capture_default_str();
+  app.add_option("--batch", job.batch, "sequences of a micro-batch")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--seq", job.seq_len, "tokens a sequence")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--micro-batches", job.micro_batches, "of a step, over both processes")->capture_default_str()->check(CLI::Range(2, 4096));
+  app.add_option("--dtype", job.dtype, "bf16 or fp32")->capture_default_str()->check(CLI::IsMember({"bf16", "fp32"}));
+  app.add_option("--pairs", a.parallel.pairs, "interleaved pairs")->capture_default_str()->check(CLI::Range(7, 1000));
+  app.add_option("--processes", a.parallel.processes, "of the row join")->capture_default_str()->check(CLI::Range(2, 512));
+  app.add_option("--peer-python", a.parallel.peer_python, "a Python with torch, for the row peers (TROUPE_PEER_PYTHON)");
+}
+
 void declare_bench_train(CLI::App& app, BenchArguments& a) {
   declare_bench(app, a);
   auto& job = a.train.job;
@@ -197,6 +212,7 @@ void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& 
   commands.add(bench, "kernels", "every kernel over its bound", bench_kernels, declare_bench);
   commands.add(bench, "messages", "messages over bare CAF", bench_messages, declare_bench_messages);
   commands.add(bench, "comm", "the link between two processes over ucx_perftest and Open MPI", bench_comm, declare_bench_comm);
+  commands.add(bench, "parallel", "data parallel processes over one, over PyTorch, with a slow link and a slow replica", bench_parallel, declare_bench_parallel);
   commands.add(bench, "train", "training over the matrix products' rate, and over PyTorch", bench_train, declare_bench_train);
 }
 

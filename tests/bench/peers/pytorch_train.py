@@ -176,7 +176,7 @@ def versions():
     return found
 
 
-def main():
+def main(make_trainer=Trainer, lines=sys.stdin):
     torch.set_num_threads(ARGUMENTS.threads)
 
     def answer(content):
@@ -185,7 +185,7 @@ def main():
     # Whatever the libraries print goes to stderr: stdout carries answers only.
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    trainer = Trainer(ARGUMENTS)
+    trainer = make_trainer(ARGUMENTS)
     warm_up = [trainer.step()[0] for _ in range(ARGUMENTS.warm_up)]
     answer(
         {
@@ -196,7 +196,7 @@ def main():
             "warm_up_s": warm_up,
         }
     )
-    for line in sys.stdin:
+    for line in lines:
         words = line.split()
         if words == ["quit"]:
             return

@@ -1,0 +1,97 @@
+#include "tests/bench/linked_namespaces.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe::bench {
+namespace {
+
+StatusOr<std::string> command(const std::string& words) {
+  std::FILE* said = popen((words + " 2>&1 </dev/null").c_str(), "re");
+  if (!said) return absl::UnavailableError("no pipe");
+  std::string text;
+  for (int c = std::fgetc(said); c != EOF; c = std::fgetc(said)) text += static_cast<char>(c == '\n' ? ' ' : c);
+  const int status = pclose(said);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
+  return absl::UnavailableError(absl::StrCat("`", words, "` failed: ", text, "(two namespaces and a limited link need root, ip and tc)"));
+}
+
+}  // namespace
+
+LinkedNamespaces::LinkedNamespaces() {
+  for (std::size_t end = 0; end < names_.size(); ++end) {
+    names_[end] = absl::StrCat("bench-", getpid(), "-", end);
+    devices_[end] = absl::StrCat("bench", getpid(), end == 0 ? "a" : "b");  // 15 letters at most
+  }
+}
+
+StatusOr<std::unique_ptr<LinkedNamespaces>> LinkedNamespaces::create() {
+  std::unique_ptr<LinkedNamespaces> made(new LinkedNamespaces);
+  TROUPE_RETURN_IF_ERROR(made->set_up());
+  return made;
+}
+
+Status LinkedNamespaces::set_up() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::UnavailableError("no pipe for the guard of the namespaces");
+  guard_pid_ = fork();
+  if (guard_pid_ == 0) {
+    setsid();  // not reached by what a terminal sends
+    close(ends[1]);
+    char none;
+    while (read(ends[0], &none, 1) < 0 && errno == EINTR) {
+    }
+    for (const auto& name : names_) (void)command("ip netns delete " + name);  // the devices go with them
+    _exit(0);
+  }
+  close(ends[0]);
+  guard_ = ends[1];
+  for (const auto& name : names_) TROUPE_RETURN_IF_ERROR(command("ip netns add " + name).status());
+  TROUPE_RETURN_IF_ERROR(command(absl::StrCat("ip link add ", devices_[0], " netns ", names_[0], " type veth peer name ", devices_[1], " netns ", names_[1])).status());
+  for (std::size_t end = 0; end < names_.size(); ++end) {
+    const std::string ip = "ip -n " + names_[end] + " ";
+    TROUPE_RETURN_IF_ERROR(command(absl::StrCat(ip, "addr add 10.231.77.", end + 1, "/24 dev ", devices_[end])).status());
+    TROUPE_RETURN_IF_ERROR(command(absl::StrCat(ip, "link set ", devices_[end], " up")).status());
+    TROUPE_RETURN_IF_ERROR(command(absl::StrCat(ip, "link set lo up")).status());
+  }
+  // A device has no carrier before both are up, and the kernel says so up to a second later; UCX leaves out what has none.
+  for (std::size_t end = 0; end < names_.size(); ++end) {
+    const auto due = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (true) {
+      TROUPE_ASSIGN_OR_RETURN(const std::string state, command(absl::StrCat("ip -n ", names_[end], " link show dev ", devices_[end])));
+      if (state.find("state UP") != std::string::npos) break;
+      if (std::chrono::steady_clock::now() > due) return absl::UnavailableError(absl::StrCat(devices_[end], " does not come up: ", state));
+    }
+  }
+  return ok();
+}
+
+LinkedNamespaces::~LinkedNamespaces() {
+  if (guard_ >= 0) close(guard_);
+  if (guard_pid_ > 0) waitpid(guard_pid_, nullptr, 0);
+}
+
+// A bucket of a few of the kernel's largest packets: smaller ones are dropped, larger ones pass in bursts above the rate.
+Status LinkedNamespaces::limit(double bytes_per_s) {
+  if (bytes_per_s <= 0 && !limited_) return ok();
+  for (std::size_t end = 0; end < names_.size(); ++end) {
+    const std::string tc = "tc -n " + names_[end] + " qdisc ";
+    if (bytes_per_s <= 0) {
+      TROUPE_RETURN_IF_ERROR(command(absl::StrCat(tc, "del dev ", devices_[end], " root")).status());
+    } else {
+      TROUPE_RETURN_IF_ERROR(command(absl::StrCat(tc, "replace dev ", devices_[end], " root tbf rate ",
+                                                  static_cast<long long>(bytes_per_s * 8), "bit burst 256kb latency 50ms")).status());
+    }
+  }
+  limited_ = bytes_per_s > 0;
+  return ok();
+}
+
+}  // namespace troupe::bench

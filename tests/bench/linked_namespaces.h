@@ -1,0 +1,36 @@
+// Two network namespaces of this machine, joined by a pair of virtual devices whose rate can be limited: two hosts and a link.
+//
+// Threads: one. Owns: both namespaces and the devices; names begin with "bench" and this process's id. A guard, a child that does nothing
+// but wait for that, removes them when this process ends, however it does.
+// Errors: kUnavailable where it is not possible (no root, no ip, no tc), with the command that failed and what it said.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "runtime/base/status.h"
+
+namespace troupe::bench {
+
+class LinkedNamespaces {
+ public:
+  static StatusOr<std::unique_ptr<LinkedNamespaces>> create();
+  ~LinkedNamespaces();
+  LinkedNamespaces(const LinkedNamespaces&) = delete;
+  LinkedNamespaces& operator=(const LinkedNamespaces&) = delete;
+
+  const std::string& name(int end) const { return names_[static_cast<std::size_t>(end)]; }
+  // In both directions, each for itself; 0: without a limit.
+  Status limit(double bytes_per_s);
+
+ private:
+  LinkedNamespaces();
+  Status set_up();
+  std::array<std::string, 2> names_, devices_;
+  bool limited_ = false;
+  int guard_ = -1;                 // what the guard reads the end of
+  int guard_pid_ = -1;
+};
+
+}  // namespace troupe::bench

@@ -1,0 +1,47 @@
+// The ranks of a measured training job, seen from the process that measures: a step when it is asked for.
+//
+// Threads, ownership: as ForkedRanks. Errors: what a rank said, with its code; kResourceExhausted when the ranks' plans together need more
+// memory than the machine has left, before anything is started.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/bench/forked.h"
+#include "tests/bench/parallel_rank.h"
+
+namespace troupe::bench {
+
+// What a rank has, or has done so far.
+struct RankFacts {
+  std::map<std::string, std::int64_t> bytes_by_term;  // of the device pool, now
+  std::int64_t proportional_bytes = 0;                // resident, shared pages by their share
+  std::int64_t sent_bytes = 0;                        // by the network devices of its namespace
+  double processor_s = 0;                             // user and system, of all its threads
+};
+
+class ParallelCrew {
+ public:
+  // `places` by rank, or none. Two steps go before the first that is asked for: pages, connections, code.
+  static StatusOr<std::unique_ptr<ParallelCrew>> start(PacedOptions job, const std::vector<RankPlace>& places = {}, int warm_up = 2);
+  ~ParallelCrew();
+  ParallelCrew(const ParallelCrew&) = delete;
+  ParallelCrew& operator=(const ParallelCrew&) = delete;
+
+  StatusOr<double> step_s();
+  StatusOr<double> tokens_per_s();  // of one more step
+  StatusOr<RankFacts> facts(int rank);
+  pid_t pid(int rank) const { return ranks_.pid(rank); }
+
+ private:
+  ParallelCrew() = default;
+  Status set_up(const PacedOptions& job, std::vector<RankPlace> places);
+
+  std::string folder_;
+  double tokens_ = 0;  // of a step
+  ForkedRanks ranks_;
+};
+
+}  // namespace troupe::bench
