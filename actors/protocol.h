@@ -3,11 +3,12 @@
 // Edges (Batch, Activation, Gradient) carry tensors and take credits. All others are control messages: at most one of a kind is
 // outstanding between two actors, because each is answered, by a fact further on, before the next can be sent.
 //
-// The ledger is in rank 0; every other actor below is in each replica. What passes between a replica and the ledger goes through the
+// The ledger is in rank 0, and so is the assigner where replicas pull; every other actor below is in each replica. What passes between a replica and the ledger goes through the
 // replica's agent (actors/train/replica.h), which may be in another process.
 //
 //   ledger --OpenStep--> source --Batch--> stages ==Activation==> ... (loss) --StepLossMeasured--> ledger
 //                                          stages <==Gradient====
+//   where replicas pull: source --MicroBatchAsked--> assigner --MicroBatchAssigned--> source;  source --ShareEnded--> stages
 //   stages --BlockGradientReady--> shards --CollectiveRequested--> group --CollectiveDone--> shards (actors/control)
 //   (ZeRO-2, 3: stages --GradientInRoom--> shards for each micro-batch; ZeRO-1 and up: stages --WeightsWanted--> gathered weights)
 //   shards --NormMeasured--> ledger --StepDecided--> shards --ShardUpdated--> replica --ReplicaUpdated--> ledger
@@ -35,8 +36,9 @@ namespace troupe::actors {
 // Integers of one micro-batch, in the input slot of the stage it goes to.
 struct Batch {
   StepId step;
-  MicroBatchId micro_batch;
+  MicroBatchId micro_batch;  // 0, 1, ... of those that this replica computes
   models::MicroBatchInputs inputs;
+  bool last = false;         // of the step; where it is not known yet, ShareEnded tells
 };
 // Output of a stage's last layer, [N, C]; to be read after `ready`.
 struct Activation {
@@ -59,12 +61,33 @@ struct OpenStep {
   StepId step;
   std::int64_t cursor = 0;  // samples consumed before this step
 };
-// The last micro-batch of the step goes to the stages next.
+// The last micro-batch of the step goes to the stages next, or all that this replica computes have gone.
 struct StepFed {
   StepId step;
   std::int64_t waited_ns = 0;  // the stages could have taken a batch that was not read yet
   std::uint64_t sample_hash = 0;  // the sum of the sample ids' hashes
   int replica = 0;             // set by the replica on the way to the ledger
+  std::vector<std::int32_t> pulled{};  // where replicas pull: this one's micro-batches, by their index in the step, in its order
+};
+// Where replicas pull, from a replica that has room for its `next`th micro-batch of the step (from 0). Answered once; said again, with
+// the same `next`, by one that finishes another meanwhile.
+struct MicroBatchAsked {
+  StepId step;
+  std::int32_t next = 0;
+  std::int32_t finished = 0;      // of those it was given in this step
+  bool open = false;              // the step is open here: it computes what it has
+  std::int64_t pace_ns = 0;       // what each of those took that have finished since the last message; 0: none has
+  int replica = 0;                // set by the replica on the way to the assigner
+};
+struct MicroBatchAssigned {
+  StepId step;
+  std::int32_t micro_batch = -1;  // its index in the step; -1: all are with somebody, this replica's share has ended
+  bool last = false;              // and its share ends with this one
+};
+// To the stages: `count` batches have come, none of them marked as the last, and no more will.
+struct ShareEnded {
+  StepId step;
+  std::int32_t count = 0;
 };
 struct LossTotal {
   double loss = 0;    // sum over tokens
@@ -117,6 +140,7 @@ struct StepReport {
   std::uint64_t sample_hash = 0;    // the sum of its sample ids' hashes
   bool skipped = false;
   std::string skip_reason;
+  std::vector<std::vector<std::int32_t>> assigned{};  // where replicas pull: the micro-batches of each, in its order
   std::optional<double> validation_loss;
 };
 struct StepClosed {

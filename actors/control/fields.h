@@ -18,10 +18,10 @@ namespace troupe::actors {
 template <class... Messages>
 struct MessageList {};
 using WireMessages = MessageList<OpenStep, StepFed, StepLossMeasured, NormMeasured, StepDecided, ReplicaUpdated, EvaluationMeasured, JobEnded,
-                                 StopRequested, SnapshotRequested, WriteShard, ShardWritten>;
+                                 StopRequested, SnapshotRequested, WriteShard, ShardWritten, MicroBatchAsked, MicroBatchAssigned>;
 
 template <class Codec> void fields(Codec& c, OpenStep& m) { c(m.step.value, m.cursor); }
-template <class Codec> void fields(Codec& c, StepFed& m) { c(m.step.value, m.waited_ns, m.sample_hash, m.replica); }
+template <class Codec> void fields(Codec& c, StepFed& m) { c(m.step.value, m.waited_ns, m.sample_hash, m.replica, m.pulled); }
 template <class Codec> void fields(Codec& c, StepLossMeasured& m) { c(m.step.value, m.total.loss, m.total.tokens, m.replica); }
 template <class Codec> void fields(Codec& c, NormMeasured& m) { c(m.step.value, m.block.value, m.squares, m.replica); }
 template <class Codec> void fields(Codec& c, StepDecided& m) { c(m.step.value, m.skip, m.update, m.learning_rate, m.gradient_scale); }
@@ -33,6 +33,8 @@ template <class Codec> void fields(Codec& c, StopRequested& m) { c(m.reason); }
 template <class Codec> void fields(Codec& c, SnapshotRequested& m) { c(m.step.value); }
 template <class Codec> void fields(Codec& c, WriteShard& m) { c(m.step.value); }
 template <class Codec> void fields(Codec& c, ShardWritten& m) { c(m.step.value, m.replica, m.result); }
+template <class Codec> void fields(Codec& c, MicroBatchAsked& m) { c(m.step.value, m.next, m.finished, m.open, m.pace_ns, m.replica); }
+template <class Codec> void fields(Codec& c, MicroBatchAssigned& m) { c(m.step.value, m.micro_batch, m.last); }
 
 // What goes along edges to another process (far_edge.h): the fields here, the tensor as the frame's bulk.
 template <class Codec> void fields(Codec& c, Activation& m) { c(m.step.value, m.micro_batch.value); }
@@ -67,6 +69,11 @@ class FieldWriter {
   void put(const Status& status) {
     put(static_cast<std::int32_t>(status.code()));
     put(std::string(status.message()));
+  }
+  template <class T>
+  void put(const std::vector<T>& values) {
+    put(static_cast<std::uint32_t>(values.size()));
+    for (const T& value : values) put(value);
   }
   std::vector<std::byte>& out_;
 };
@@ -117,6 +124,17 @@ class FieldReader {
     take(code);
     take(text);
     if (good_) status = Status(static_cast<absl::StatusCode>(code), text);
+  }
+  template <class T>
+  void take(std::vector<T>& values) {
+    std::uint32_t size = 0;
+    take(size);
+    if (size > in_.size()) {  // each is a byte at least
+      good_ = false;
+      return;
+    }
+    values.resize(size);
+    for (T& value : values) take(value);
   }
   std::span<const std::byte> in_;
   bool good_ = true;

@@ -160,6 +160,19 @@ void check_batch(const JobConfig& config, Faults& faults) {
   }
 }
 
+void check_balance(const JobConfig& config, Faults& faults) {
+  const ParallelismSection& parallelism = config.parallelism;
+  const bool pulls = parallelism.balance == Balance::kPull;
+  if (pulls && parallelism.zero > 1) {
+    faults.add(faults.say("parallelism.balance", "pull"), " goes with parallelism.zero = 0 or 1, not with ",
+               faults.say("parallelism.zero", parallelism.zero),
+               ", which needs all replicas at each micro-batch: set parallelism.zero = 1, or parallelism.balance = \"static\"");
+  }
+  if (!pulls && !parallelism.replay.empty()) {
+    faults.add(faults.say("parallelism.replay", parallelism.replay), " is for parallelism.balance=\"pull\" only; set that or remove it");
+  }
+}
+
 void check_lr(const JobConfig& config, Faults& faults) {
   const LrSchedulerSection& lr = config.lr_scheduler;
   if (lr.warmup_steps > lr.total_steps) {
@@ -230,6 +243,7 @@ Status validate(const JobConfig& config) {
   }
   check_model(config, faults);
   check_batch(config, faults);
+  check_balance(config, faults);
   check_lr(config, faults);
   if (config.validation.interval > 0 && config.data.validation.empty()) {
     faults.add(faults.say("validation.interval", config.validation.interval),

@@ -23,6 +23,7 @@ enum class ComputeType { kBf16, kFp32 };
 enum class Recompute { kNone, kSelective, kFull };
 enum class Decay { kCosine, kLinear, kWsd, kConstant };
 enum class ScheduleName { kOneForwardOneBackward, kGpipe };
+enum class Balance { kStatic, kPull };
 enum class SpikeAction { kSkip };
 
 // Where lr_scheduler.decay_ratio is not given.
@@ -97,6 +98,8 @@ struct ParallelismSection {
   int prefetch = 1;                   // ZeRO-3: blocks gathered ahead
   bool reshard_after_forward = true;  // ZeRO-3: gathered weights are given up after the forward
   ScheduleName schedule = ScheduleName::kOneForwardOneBackward;
+  Balance balance = Balance::kStatic;
+  std::string replay;  // pulled only: metrics.jsonl of the run whose assignment is followed
 };
 
 struct CheckpointSection {

@@ -264,6 +264,14 @@ void declare_plan(ConfigSchema& schema, ParallelismSection& parallelism) {
                   "order of forward and backward over stages")
       .alias("parallelism.pipeline_parallel_schedule")
       .known_as({"pipeline_schedule"});
+  schema
+      .add_choice("parallelism.balance", &parallelism.balance, {{"static", Balance::kStatic}, {"pull", Balance::kPull}},
+                  "static: micro-batches go to replicas by index; pull: to the replica that is about to compute, zero 0 and 1 only")
+      .known_as({"load_balance", "load_balancing"});
+  schema
+      .add("parallelism.replay", &parallelism.replay,
+           "with pull: metrics.jsonl of an earlier run, whose assignment is followed, bit by bit")
+      .known_as({"replay_assignment"});
 }
 
 void declare_care(ConfigSchema& schema, JobConfig& config) {

@@ -160,6 +160,7 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.prefetch = job.parallelism.prefetch;
   plan.reshard_after_forward = job.parallelism.reshard_after_forward;
   plan.micro_batches = static_cast<int>(plan.global_batch / job.training.micro_batch / plan.replicas);
+  plan.pulls = job.parallelism.balance == Balance::kPull;
   plan.evaluation_batches =
       job.validation.interval > 0 ? static_cast<int>(job.validation.steps * job.validation.batch / job.training.micro_batch) : 0;
   plan.threads = cluster.threads;
@@ -209,11 +210,11 @@ std::string describe(const Plan& plan, const Cluster& cluster) {
   std::string text = absl::StrFormat(
       "model        %s: %d layers, hidden %d, %d heads (%d kv) of %d, intermediate %d, vocabulary %d (%d rows)\n"
       "parameters   %d\n"
-      "step         %d sequences of %d tokens, on %d replicas (ZeRO-%d) in %d micro-batches of %d, %s\n"
+      "step         %d sequences of %d tokens, on %d replicas (ZeRO-%d) in %d micro-batches of %d%s, %s\n"
       "cost         %.4g FLOPs a step = %s\n",
       std::string(models::name(m.family)), m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.intermediate, m.vocabulary,
       m.padded_vocabulary, plan.parameters, plan.global_batch, plan.geometry.seq_len, plan.replicas, plan.zero, plan.micro_batches, plan.geometry.batch,
-      std::string(device::name(plan.geometry.compute)), plan.flops_per_step, models::training_flops_formula());
+      plan.pulls ? " on average (pulled)" : "", std::string(device::name(plan.geometry.compute)), plan.flops_per_step, models::training_flops_formula());
   absl::StrAppend(&text, "\nplacement\n");
   for (const auto& stage : plan.stages) {
     absl::StrAppend(&text, absl::StrFormat("  stage-%d      %slayers %d..%d%s, %d in flight\n", stage.index.value,

@@ -41,7 +41,8 @@ struct Plan {
   int zero = 0;                        // what of a block is split over them
   int prefetch = 1;                    // ZeRO-3: blocks gathered ahead of the one that computes
   bool reshard_after_forward = true;   // ZeRO-3: gathered again for the backward
-  int micro_batches = 1;               // of a step and replica
+  int micro_batches = 1;               // of a step and replica; where replicas pull, on average
+  bool pulls = false;                  // replicas take micro-batches as they come to compute them: one may compute all of a step
   int evaluation_batches = 0;          // per evaluation
   std::int64_t global_batch = 1;
   int threads = 1;
@@ -59,8 +60,10 @@ struct Plan {
   std::int64_t pool_bytes = 0;         // what the device pool must hold
   std::int64_t total_bytes = 0;
 
+  int step_micro_batches() const { return micro_batches * replicas; }
+  int most_micro_batches() const { return pulls ? step_micro_batches() : micro_batches; }  // of a step, that a replica may compute
   StageOptions stage_options(const StageShape& shape) const {
-    return {geometry, recompute, micro_batches, evaluation_batches, RoomShape::of(*this, shape)};
+    return {geometry, recompute, most_micro_batches(), evaluation_batches, RoomShape::of(*this, shape)};
   }
   ShardShare share(int replica) const { return {replica, replicas, zero}; }
   std::int64_t tokens_per_step() const { return global_batch * geometry.seq_len; }

@@ -34,7 +34,7 @@ struct StageShape {
 struct StageOptions {
   models::Geometry geometry;
   models::Recompute recompute = models::Recompute::kNone;
-  int micro_batches = 1;             // of a step
+  int micro_batches = 1;             // of a step, at most
   int evaluation_batches = 0;        // 0: no evaluation
   RoomShape rooms{};
 };

@@ -78,7 +78,7 @@ void BatchFeed::hand_over() {
   for (std::size_t stage = 0; stage < outs_.size(); ++stage) {
     const auto& slot = pending.slots[stage];
     outs_[stage]->send(slot, Batch{pending.place.step, pending.place.micro_batch,
-                                   (*setup_.inputs[stage])[static_cast<std::size_t>(slot.index)]});
+                                   (*setup_.inputs[stage])[static_cast<std::size_t>(slot.index)], pending.place.last});
   }
 }
 

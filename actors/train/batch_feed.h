@@ -16,10 +16,12 @@
 
 namespace troupe::actors {
 
-// Which batch: micro_batches of them make a step.
+// Which batch.
 struct BatchPlace {
   StepId step;
-  MicroBatchId micro_batch;
+  MicroBatchId micro_batch;    // of those that go to these stages
+  std::int64_t slot = 0;       // of all replicas' in the step: what says which samples
+  bool last = false;           // no more of the step go to these stages
 };
 
 // A batch lies in its slots, or the read failed.

@@ -74,6 +74,7 @@ void Ledger::replica_ready(const ReplicaUpdated& message) {
 void Ledger::open_next() {
   report_ = {};
   report_.step = StepId(state_.step.value + 1);
+  if (setup_.plan.pulls) report_.assigned.resize(replicas_.size());
   open_ = true;
   decided_ = false;
   losses_.assign(losses_.size(), std::nullopt);
@@ -106,6 +107,7 @@ void Ledger::fed(StepFed message) {
   if (!open_ || message.step != report_.step) return;
   report_.data_wait_ns = std::max(report_.data_wait_ns, message.waited_ns);
   report_.sample_hash += message.sample_hash;
+  if (setup_.plan.pulls) report_.assigned.at(static_cast<std::size_t>(message.replica)) = std::move(message.pulled);
 }
 
 void Ledger::decide_if_known() {

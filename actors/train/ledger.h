@@ -5,7 +5,7 @@
 // One save is in flight at a time: one that falls due meanwhile is put off to the first step that closes after SaveDone, and said.
 // Fails: when a replica begins elsewhere than the others, or with another config; when too many steps in a row were skipped; when the last save failed (the others are reported and the run goes on).
 // Invariants: no step closes twice, none is opened before the one before is closed (Ledger.ClosesEachStepOnce); norm and loss are folded
-//        in the order of blocks, micro-batches and replicas; what is saved was reported (Kill.TheRunThatGoesOnIsBitwiseTheUndisturbedOne).
+//        in the order of blocks, of the micro-batches as a replica computed them, and of replicas; what is saved was reported (Kill.TheRunThatGoesOnIsBitwiseTheUndisturbedOne).
 #pragma once
 
 #include <optional>

@@ -5,6 +5,8 @@ namespace troupe::actors {
 Replica::Replica(const plan::ShardShare& share, std::uint64_t job) : share_(share), job_(job) {
   on(&Replica::open);
   on(&Replica::fed);
+  on(&Replica::asked);
+  on(&Replica::assigned);
   on(&Replica::loss_measured);
   on(&Replica::norm_measured);
   on(&Replica::evaluated);
@@ -15,15 +17,21 @@ Replica::Replica(const plan::ShardShare& share, std::uint64_t job) : share_(shar
   on(&Replica::peer_went_down);
 }
 
-void Replica::connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor::Ref> shards) {
+void Replica::connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor::Ref> shards, actor::Ref assigner) {
   ledger_ = std::move(ledger);
   source_ = std::move(source);
   shards_ = std::move(shards);
+  assigner_ = std::move(assigner);
 }
 
 void Replica::fed(StepFed message) {
   message.replica = share_.replica;
-  send(ledger_, message);
+  send(ledger_, std::move(message));
+}
+
+void Replica::asked(MicroBatchAsked message) {
+  message.replica = share_.replica;
+  send(assigner_, message);
 }
 
 void Replica::loss_measured(StepLossMeasured message) {

@@ -2,7 +2,7 @@
 //
 // Acts:  OpenStep -> source;  StepDecided, SnapshotRequested -> every shard;  ShardUpdated of every shard -> ReplicaUpdated;
 //        StepFed, StepLossMeasured, NormMeasured -> the ledger, with this replica's number;  norms from replica 0 alone where all hold the
-//        same sums.  JobEnded -> this process's part of the job ends.
+//        same sums.  MicroBatchAsked -> the assigner, its answer -> source.  JobEnded -> this process's part of the job ends.
 // So the ledger's mailbox grows with the replicas, not with their shards.
 // Fails: when a process of the job is gone before the job has ended.
 #pragma once
@@ -19,11 +19,14 @@ class Replica : public actor::Actor {
  public:
   // `job`: plan::fingerprint.
   Replica(const plan::ShardShare& share, std::uint64_t job);
-  void connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor::Ref> shards);
+  // `assigner` only where replicas pull.
+  void connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor::Ref> shards, actor::Ref assigner = {});
 
  private:
   void open(OpenStep message) { send(source_, message); }
   void fed(StepFed message);
+  void asked(MicroBatchAsked message);
+  void assigned(MicroBatchAssigned message) { send(source_, message); }
   void loss_measured(StepLossMeasured message);
   void norm_measured(NormMeasured message);
   void evaluated(EvaluationMeasured message) { send(ledger_, message); }
@@ -35,7 +38,7 @@ class Replica : public actor::Actor {
 
   const plan::ShardShare share_;
   const std::uint64_t job_;
-  actor::Ref ledger_, source_;
+  actor::Ref ledger_, source_, assigner_;
   std::vector<actor::Ref> shards_;
   std::size_t updated_ = 0;
   bool ended_ = false;

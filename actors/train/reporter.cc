@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
@@ -34,6 +35,10 @@ std::string MetricsLine::to_json() const {
       r.step.value, number(r.loss), number(r.grad_norm), number(r.learning_rate), tokens, number(tokens_per_s), number(mfu),
       number(seconds(r.step_ns)), number(seconds(r.data_wait_ns)), number(seconds(r.checkpoint_wait_ns)), r.sample_hash, r.skipped ? "true" : "false");
   if (r.validation_loss) absl::StrAppend(&text, R"(, "val_loss": )", number(*r.validation_loss));
+  if (!r.assigned.empty()) {
+    const auto share = [](std::string* out, const auto& micro_batches) { absl::StrAppend(out, "[", absl::StrJoin(micro_batches, ", "), "]"); };
+    absl::StrAppend(&text, R"(, "assigned": [)", absl::StrJoin(r.assigned, ", ", share), "]");
+  }
   return text + "}";
 }
 

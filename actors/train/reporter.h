@@ -20,6 +20,7 @@ namespace troupe::actors {
 //   tokens_per_s  global_batch * seq_len / step_s           mfu           flops of a step / step_s / peak
 //   step_s        open to closed                            data_wait_s   a stage had room and no batch was read
 //   sample_hash   the sum of the step's sample ids' hashes: two runs that read the same have the same, on any number of replicas
+//   assigned      where replicas pull: for each, the micro-batches it computed, by index in the step, in its order; what can be replayed
 //   checkpoint_wait_s  the compute stream stood waiting for a snapshot to be copied
 struct MetricsLine {
   StepReport report;

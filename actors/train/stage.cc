@@ -20,6 +20,7 @@ Stage::Stage(Setup setup)
       weight_rooms_(std::move(setup.weight_rooms)),
       gradient_rooms_(std::move(setup.gradient_rooms)) {
   on(&Stage::task_done);
+  on(&Stage::share_ended);
   activation_out.on_credit(&Stage::credit_came);
   gradient_out.on_credit(&Stage::credit_came);
   evaluation_out.on_credit(&Stage::credit_came);
@@ -82,10 +83,17 @@ void Stage::evaluation_arrived(Delivery<Activation> delivery) {
 
 void Stage::credit_came() { start_what_can(); }
 
+void Stage::share_ended(ShareEnded message) {
+  TROUPE_CHECK(!share_) << name() << " was told twice that the share of step " << message.step << " has ended";
+  share_ = message;
+  start_what_can();
+}
+
 void Stage::start_what_can() {
   start_backward();
   start_forward();
   start_evaluation();
+  start_close();
   show_state();
 }
 
@@ -162,11 +170,23 @@ bool Stage::start_evaluation() {
   return true;
 }
 
+bool Stage::start_close() {
+  if (close_ || !share_ || computed_ < share_->count) return false;
+  TROUPE_CHECK(computed_ == share_->count) << name() << " computed " << computed_ << " micro-batches of " << share_->count;
+  closing_ = std::make_unique<Flight>();
+  closing_->step = share_->step;
+  run(close_, close_pass(*closing_, share_->count), Pass::kClose);
+  share_.reset();
+  computed_ = 0;
+  return true;
+}
+
 void Stage::task_done(TaskDone message) {
   switch (static_cast<Pass>(message.token)) {
     case Pass::kForward: forward_done(message.done); break;
     case Pass::kBackward: backward_done(message.done); break;
     case Pass::kEvaluation: evaluation_done(message.done); break;
+    case Pass::kClose: close_.reset(); break;
   }
   start_what_can();
 }
@@ -187,6 +207,7 @@ void Stage::backward_done(const device::Event& done) {
   flight->activation.credit.release(done);
   flight->gradient.credit.release(done);
   free_slots_.push_back(flight->slot);
+  computed_ = flight->batch.message.last ? 0 : computed_ + 1;
 }
 
 void Stage::evaluation_done(const device::Event& done) {
@@ -199,7 +220,7 @@ void Stage::evaluation_done(const device::Event& done) {
 
 void Stage::show_state() {
   using trace::State;
-  if (forward_ || backward_ || evaluation_) {
+  if (forward_ || backward_ || evaluation_ || close_) {
     set_state(State::kReady);
   } else if (!in_flight_.empty() && !shape_.first() && !gradient_out.ready() && (shape_.last() || !gradients_.empty())) {
     set_state(State::kWaitingForCredit, gradient_out.trace_name());

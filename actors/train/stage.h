@@ -6,7 +6,8 @@
 //        backward passes in order, so sums over micro-batches have one order. 1F1B is nothing but this and the keys.
 //        In the step's last micro-batch: BlockGradientReady to a block's shard as soon as its weight gradient is there (ZeRO-2, 3: of every
 //        micro-batch, in a room). Weights are read where the shards have them, or gathered into rooms (ZeRO-3).
-//        Evaluation batches: forward only, lowest urgency.
+//        Evaluation batches: forward only, lowest urgency. ShareEnded, and all batches of the step computed -> the same for all blocks at
+//        once: where replicas pull, a replica may hear only then that it had the last, or none at all.
 // Holds: an activation slot, its batch and its incoming activation from forward until the weight gradients are enqueued; a credit
 //        goes back with the event after which its buffer may be overwritten.
 // Order: activation slot, then output credit, then rooms (DESIGN law 6; stage_rooms.h).
@@ -72,7 +73,7 @@ class Stage : public actor::Actor {
   struct Flight;  // one micro-batch
   class WeightsWalk;
   class GradientPlace;
-  enum class Pass : std::uint64_t { kForward, kBackward, kEvaluation };
+  enum class Pass : std::uint64_t { kForward, kBackward, kEvaluation, kClose };
 
   void started() override;
   void batch_arrived(actor::Delivery<Batch> delivery);
@@ -81,12 +82,14 @@ class Stage : public actor::Actor {
   void evaluation_batch_arrived(actor::Delivery<Batch> delivery);
   void evaluation_arrived(actor::Delivery<Activation> delivery);
   void credit_came();
+  void share_ended(ShareEnded message);
   void task_done(TaskDone message);
 
   void start_what_can();
   bool start_forward();
   bool start_backward();
   bool start_evaluation();
+  bool start_close();
   void forward_done(const device::Event& done);
   void backward_done(const device::Event& done);
   void evaluation_done(const device::Event& done);
@@ -97,13 +100,18 @@ class Stage : public actor::Actor {
   task::Task<> forward_pass(Flight& flight);
   task::Task<> backward_pass(Flight& flight);
   task::Task<> evaluation_pass(Flight& flight);
+  task::Task<> close_pass(Flight& flight, std::int32_t count);
   models::Context context(const Flight& flight, bool training) const;
   task::Turn turn(const Flight& flight, task::Urgency urgency, int position, double cost) const;
   const models::BlockLayout& layout(BlockIndex block) const { return plan_.blocks[static_cast<std::size_t>(block.value)]; }
+  BlockIndex first_block() const { return shape_.first() ? BlockIndex(0) : shape_.block(0); }
+  BlockIndex last_block() const { return shape_.last() ? plan_.model.head_block() : shape_.block(shape_.layers() - 1); }
   const actor::Ref& shard_of(BlockIndex block) const;
   // Blocks in the order of a pass, with the one that the projection's weights are of.
   std::vector<BlockIndex> forward_order() const, backward_order() const;
   void bind_head(device::ConstTensorView gathered);
+  // The step's sum of that use is complete once what is enqueued has run.
+  void tell_gradient(StepId step, BlockIndex block, plan::GradientUse use) const;
   double layer_cost() const;
   double head_cost() const;
 
@@ -126,8 +134,10 @@ class Stage : public actor::Actor {
   std::deque<actor::Delivery<Gradient>> gradients_;
   std::vector<int> free_slots_;
   std::deque<std::unique_ptr<Flight>> in_flight_;    // forward started, in order
-  std::unique_ptr<Flight> evaluating_;
-  std::unique_ptr<DeviceTask> forward_, backward_, evaluation_;
+  std::unique_ptr<Flight> evaluating_, closing_;
+  std::unique_ptr<DeviceTask> forward_, backward_, evaluation_, close_;
+  std::optional<ShareEnded> share_;                 // told, and not all of it computed yet
+  std::int32_t computed_ = 0;                       // micro-batches of the step
   Flight* forwarding_ = nullptr;
   trace::Name gradient_name_, activation_name_;    // of what it waits for
 };

@@ -14,13 +14,13 @@ TensorView total_of(TensorView totals, MicroBatchId micro_batch) {
   return totals.rows(micro_batch.value, micro_batch.value + 1).reshaped({2});
 }
 
-// When the stream gets there: the totals of all micro-batches, folded in their order.
+// When the stream gets there: the totals of the first `count` micro-batches, folded in their order.
 template <class Measured>
-void tell_total(device::Stream& stream, const actor::Ref& ledger, StepId step, TensorView totals) {
-  stream.notify([ledger, totals, step](device::StreamContext&) {
+void tell_total(device::Stream& stream, const actor::Ref& ledger, StepId step, TensorView totals, std::int32_t count) {
+  stream.notify([ledger, totals, step, count](device::StreamContext&) {
     LossTotal sum;
     const double* values = totals.data<double>();
-    for (std::int64_t i = 0; i < totals.shape()[0]; ++i) {
+    for (std::int64_t i = 0; i < count; ++i) {
       sum.loss += values[2 * i];
       sum.tokens += values[2 * i + 1];
     }
@@ -55,7 +55,7 @@ double Stage::head_cost() const {
 
 const actor::Ref& Stage::shard_of(BlockIndex block) const {
   if (block.value == 0 && tied_) return tied_;
-  return shards_[static_cast<std::size_t>(block.value - (shape_.first() ? 0 : shape_.first_layer + 1))];
+  return shards_[static_cast<std::size_t>(block.value - first_block().value)];
 }
 
 std::vector<BlockIndex> Stage::forward_order() const {
@@ -131,9 +131,7 @@ task::Task<> Stage::forward_pass(Flight& flight) {
   co_await head_->loss(ctx, slot.head, x, total_of(totals, flight.micro_batch));
   weights.leave();
   gradient.done();
-  if (flight.micro_batch.value == plan_.micro_batches - 1) {
-    tell_total<StepLossMeasured>(stream_, ledger_, flight.step, totals);
-  }
+  if (flight.batch.message.last) tell_total<StepLossMeasured>(stream_, ledger_, flight.step, totals, flight.micro_batch.value + 1);
 }
 
 task::Task<> Stage::backward_pass(Flight& flight) {
@@ -237,7 +235,21 @@ task::Task<> Stage::evaluation_pass(Flight& flight) {
   co_await head_->loss(ctx, memory_.evaluation_head, x, total_of(totals, flight.micro_batch));
   weights.leave();
   if (flight.micro_batch.value == plan_.evaluation_batches - 1) {
-    tell_total<EvaluationMeasured>(stream_, ledger_, flight.step, totals);
+    tell_total<EvaluationMeasured>(stream_, ledger_, flight.step, totals, flight.micro_batch.value + 1);
+  }
+}
+
+// All that this replica computes of the step is enqueued: its sums are complete, be they of no micro-batch at all. As if it had computed one, it
+// has this step's weights before others may write the next ones.
+task::Task<> Stage::close_pass(Flight& flight, std::int32_t count) {
+  WeightsWalk weights(*this, flight, forward_order());
+  for (const BlockIndex block : forward_order()) co_await weights.of(block);
+  co_await turn(flight, Urgency::kWeightGradient, 0, 0);
+  weights.leave();
+  if (head_) tell_total<StepLossMeasured>(stream_, ledger_, flight.step, memory_.loss_totals.view(), count);
+  if (head_ && plan_.model.tied_embeddings) tell_gradient(flight.step, BlockIndex(0), plan::GradientUse::kProjection);
+  for (std::int32_t block = last_block().value; block >= first_block().value; --block) {
+    tell_gradient(flight.step, BlockIndex(block), plan::GradientUse::kBlock);
   }
 }
 

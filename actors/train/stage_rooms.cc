@@ -48,22 +48,23 @@ device::TensorView Stage::GradientPlace::flat() {
 }
 
 void Stage::GradientPlace::done() {
-  const auto& plan = stage_.plan_;
-  const actor::Ref& shard = stage_.shard_of(range_.block);
-  const bool last = flight_.micro_batch.value == plan.micro_batches - 1;
-  if (stage_.gradient_rooms_) {
-    GradientInRoom told{.step = flight_.step, .micro_batch = flight_.micro_batch, .use = use_, .last = last, .range = range_,
-                        .flat = gate_.flat.rows(0, range_.elements()), .room = {gate_.kind, gate_.room}, .rooms = stage_.gradient_rooms_};
-    stage_.stream_.notify([shard, told = std::move(told)](device::StreamContext&) { shard.send(told); });
+  const bool last = flight_.batch.message.last;
+  if (!stage_.gradient_rooms_) {
+    // an untied head's projection is summed with the rest of its block
+    if (last && (use_ == plan::GradientUse::kBlock || stage_.plan_.model.tied_embeddings)) stage_.tell_gradient(flight_.step, range_.block, use_);
     return;
   }
-  // an untied head's projection is summed with the rest of its block
-  if (!last || (use_ == plan::GradientUse::kProjection && !plan.model.tied_embeddings)) return;
-  const BlockGradientReady ready{flight_.step, use_};
-  if (plan.replicas == 1) {
-    shard.send(ready);  // what the shard enqueues comes after the gradient on the one compute stream
+  GradientInRoom told{.step = flight_.step, .micro_batch = flight_.micro_batch, .use = use_, .last = last, .range = range_,
+                      .flat = gate_.flat.rows(0, range_.elements()), .room = {gate_.kind, gate_.room}, .rooms = stage_.gradient_rooms_};
+  stage_.stream_.notify([shard = stage_.shard_of(range_.block), told = std::move(told)](device::StreamContext&) { shard.send(told); });
+}
+
+void Stage::tell_gradient(StepId step, BlockIndex block, plan::GradientUse use) const {
+  const BlockGradientReady ready{step, use};
+  if (plan_.replicas == 1) {
+    shard_of(block).send(ready);  // what the shard enqueues comes after the gradient on the one compute stream
   } else {
-    stage_.stream_.notify([shard, ready](device::StreamContext&) { shard.send(ready); });
+    stream_.notify([shard = shard_of(block), ready](device::StreamContext&) { shard.send(ready); });
   }
 }
 

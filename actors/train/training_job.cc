@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "actors/train/assigner.h"
 #include "actors/train/checkpoint_writer.h"
 #include "actors/train/evaluator.h"
 #include "actors/train/gradient_rooms.h"
@@ -90,6 +91,7 @@ StatusOr<std::unique_ptr<TrainingJob>> TrainingJob::create(plan::JobConfig job, 
   std::unique_ptr<TrainingJob> made(new TrainingJob(std::move(job), std::move(plan), world, options));
   TROUPE_RETURN_IF_ERROR(made->open_data());
   TROUPE_RETURN_IF_ERROR(made->open_folder());
+  TROUPE_RETURN_IF_ERROR(made->open_record());
   made->take_memory();
   TROUPE_RETURN_IF_ERROR(made->resume());
   made->build();
@@ -130,6 +132,20 @@ Status TrainingJob::open_folder() {
     return absl::AlreadyExistsError(absl::StrCat("job.output = ", job_.job.output,
                                                  " holds a run and checkpoint.resume = false: choose another folder, or resume"));
   }
+  return ok();
+}
+
+// Before a resume changes anything: the recording may be this run's own.
+Status TrainingJob::open_record() {
+  if (!leads() || job_.parallelism.replay.empty()) return ok();
+  StepId done;
+  if (options_.save) {
+    const auto newest = checkpoint::newest_complete(job_.job.output);
+    if (newest.ok()) done = newest->step;
+  }
+  TROUPE_ASSIGN_OR_RETURN(auto record, AssignmentRecord::read(job_.parallelism.replay, StepId(done.value + 1), StepId(job_.training.steps),
+                                                             plan_.replicas, plan_.step_micro_batches()));
+  record_ = std::move(record);
   return ok();
 }
 
@@ -317,7 +333,8 @@ void TrainingJob::build() {
                               .replica = rank_,
                               .first_step = StepId(start_.step.value + 1),
                               .last_step = job_.training.steps,
-                              .in_flight = plan_.stages.front().in_flight});
+                              .in_flight = plan_.stages.front().in_flight,
+                              .pulls = plan_.pulls});
   auto& replica = system_->add<Replica>("replica", plan_.share(rank_), plan::fingerprint(job_));
   replica_ = replica.self();
   Evaluator* evaluator = nullptr;
@@ -326,6 +343,7 @@ void TrainingJob::build() {
                                                    .clock = world_.clock, .output = job_.job.output, .config = plan::resolved(job_),
                                                    .seed = seed, .keep_latest_k = job_.checkpoint.keep_latest_k});
   std::vector<actor::Ref> writers;
+  actor::Ref assigner;
   if (leads()) {
     if (plan_.evaluation_batches > 0) {
       evaluator = &system_->add<Evaluator>("evaluator",
@@ -348,14 +366,22 @@ void TrainingJob::build() {
       writers.push_back(link_->remote(*system_, Rank(rank), "checkpoint-writer"));
     }
     ledger.connect_to(replicas, writer.self(), reporter.self(), evaluator ? evaluator->self() : actor::Ref());
+    if (plan_.pulls) {
+      auto& gives = system_->add<Assigner>("assigner", Assigner::Setup{.replicas = plan_.replicas, .micro_batches = plan_.step_micro_batches(),
+                                                                       .start = start_.step, .record = std::move(record_)});
+      gives.connect_to(replicas);
+      assigner = gives.self();
+    }
   } else {
     ledger_ = link_->remote(*system_, Rank(0), "ledger");
     writers = {link_->remote(*system_, Rank(0), "checkpoint-writer")};
+    if (plan_.pulls) assigner = link_->remote(*system_, Rank(0), "assigner");
   }
   writer.connect_to(ledger_, writers);
   if (link_) {
     link_->expose(leads() ? "ledger" : "replica", leads() ? ledger_ : replica.self());
     link_->expose("checkpoint-writer", writer.self());
+    if (leads() && plan_.pulls) link_->expose("assigner", assigner);
     world_.transport->on_peer_down([this, agent = replica.self()](Rank rank, const Status& cause) {
       agent.send(PeerWentDown{rank, cause});
       engine_->peer_down(rank, cause);
@@ -378,8 +404,10 @@ void TrainingJob::build() {
   for (auto* shard : shards) {
     shard->connect_to(device.self(), replica.self(), writer.self(), group ? group->self() : actor::Ref());
   }
-  source.connect_to(replica.self());
-  replica.connect_to(ledger_, source.self(), shard_refs);
+  std::vector<actor::Ref> stage_refs;
+  for (auto* stage : stages) stage_refs.push_back(stage->self());
+  source.connect_to(replica.self(), stage_refs);
+  replica.connect_to(ledger_, source.self(), shard_refs, assigner);
 }
 
 TrainingJob::~TrainingJob() {

@@ -19,6 +19,7 @@
 #include "actors/plan/plan.h"
 #include "actors/plan/shard_memory.h"
 #include "actors/protocol.h"
+#include "actors/train/assignment_record.h"
 #include "actors/train/reporter.h"
 #include "actors/train/stage.h"
 #include "actors/train/whole_weights.h"
@@ -96,6 +97,7 @@ class TrainingJob {
   bool leads() const { return rank_ == 0; }
   Status open_folder();
   Status open_data();
+  Status open_record();
   void take_memory();
   Status resume();
   void build();
@@ -115,6 +117,7 @@ class TrainingJob {
   std::optional<checkpoint::RunLock> lock_;
   RunState start_;
   std::optional<data::SampleSource> training_data_, validation_data_;
+  std::optional<AssignmentRecord> record_;   // to be replayed
 
   // In order of life: what is below uses what is above.
   std::unique_ptr<device::BufferPool> pool_;

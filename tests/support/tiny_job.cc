@@ -51,6 +51,7 @@ Outcome read_metrics(const std::string& output) {
     outcome.norms.push_back(value("grad_norm"));
     outcome.sample_hashes.push_back(json["sample_hash"].get<std::string>());
     outcome.skipped.push_back(json["skipped"].get<bool>());
+    if (json.contains("assigned")) outcome.assigned.push_back(json["assigned"].get<std::vector<std::vector<int>>>());
     if (json.contains("val_loss")) outcome.validation[json["step"].get<int>()] = json["val_loss"].get<double>();
   }
   return outcome;

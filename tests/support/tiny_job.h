@@ -33,6 +33,7 @@ struct Outcome {
   std::map<int, double> validation;           // step -> loss
   std::vector<std::string> sample_hashes;
   std::vector<bool> skipped;
+  std::vector<std::vector<std::vector<int>>> assigned;  // by step and replica, where replicas pull
 };
 Outcome read_metrics(const std::string& output);
 

@@ -1,6 +1,9 @@
 // What a plan must not change: the numbers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/tiny_job.h"
@@ -143,6 +146,43 @@ TEST_F(Training, EveryZeroStageGivesTheSameBitsWithOneMicroBatch) {
     };
     const auto none = zero("--parallelism.zero=0");
     for (const char* stage : {"--parallelism.zero=1", "--parallelism.zero=2", "--parallelism.zero=3"}) expect_equal_bits(none, zero(stage));
+  }
+}
+
+void expect_each_micro_batch_once(const Outcome& outcome, int replicas, int micro_batches) {
+  ASSERT_EQ(outcome.assigned.size(), outcome.losses.size());
+  for (const auto& shares : outcome.assigned) {
+    ASSERT_EQ(shares.size(), static_cast<std::size_t>(replicas));
+    std::vector<int> all;
+    for (const auto& share : shares) all.insert(all.end(), share.begin(), share.end());
+    std::sort(all.begin(), all.end());
+    std::vector<int> each(static_cast<std::size_t>(micro_batches));
+    std::iota(each.begin(), each.end(), 0);
+    ASSERT_EQ(all, each);
+  }
+}
+
+TEST_F(Training, PullingGivesTheLossesOfIndexOrderAndCanBeReplayed) {
+  for (const char* tied : {"--model.tied_embeddings=false", "--model.tied_embeddings=true"}) {
+    for (const auto& shape : std::vector<std::vector<std::string>>{{"--parallelism.data_parallel=2", "--parallelism.zero=0"},
+                                                                   {"--parallelism.data_parallel=2", "--parallelism.zero=1", "--parallelism.pipeline=2"},
+                                                                   {"--parallelism.data_parallel=4", "--parallelism.zero=1"}}) {
+      auto common = wide({tied});
+      common.insert(common.end(), shape.begin(), shape.end());
+      const auto with = [&](std::vector<std::string> more) {
+        more.insert(more.begin(), common.begin(), common.end());
+        return more;
+      };
+      const auto by_index = run(common);
+      const auto pulled = run(with({"--parallelism.balance=pull"}));
+      const std::string recording = absl::StrCat(folder_.path(), "/run-", runs_ - 1, "/metrics.jsonl");
+      expect_close(by_index, pulled, 1e-6);
+      EXPECT_TRUE(by_index.assigned.empty());
+      expect_each_micro_batch_once(pulled, shape.front().back() - '0', 8);
+      const auto replayed = run(with({"--parallelism.balance=pull", absl::StrCat("--parallelism.replay=", recording)}));
+      expect_equal_bits(pulled, replayed);
+      EXPECT_EQ(pulled.assigned, replayed.assigned);
+    }
   }
 }
 

@@ -115,7 +115,8 @@ class CopyTask : public actor::Actor {
       slots_.erase(slots_.begin());
       const StepId step(sent_ / plan_.micro_batches + 1);
       const MicroBatchId micro_batch(static_cast<std::int32_t>(sent_ % plan_.micro_batches));
-      batches.send(slot, {step, micro_batch, memory_.inputs[static_cast<std::size_t>(slot.index)]});
+      const bool last = micro_batch.value + 1 == plan_.micro_batches;
+      batches.send(slot, {step, micro_batch, memory_.inputs[static_cast<std::size_t>(slot.index)], last});
     }
   }
 

@@ -1,0 +1,56 @@
+// A replica's share of a step where replicas pull: what it asks for, what it was given, and how fast it computes that. Part of the source.
+//
+// It asks for one micro-batch more than its first stage computes at once, so that the device finds the next one there, and for one before
+// the step is open. The next step is asked for once the end of the share before is told.
+// Threads: the source's. Pure: times come in. Errors: an answer to no question: a bug.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "actors/protocol.h"
+#include "actors/train/batch_feed.h"
+
+namespace troupe::actors {
+
+class PulledShare {
+ public:
+  // `in_flight`: micro-batches that the first stage computes at once.
+  PulledShare(StepId first_step, std::int64_t last_step, int in_flight) : last_step_(last_step), in_flight_(in_flight), step_(first_step) {}
+
+  // What to say to the assigner now, if anything; counts as said. `unfinished`: batches being read, with the first stage or between.
+  std::optional<MicroBatchAsked> question(int unfinished);
+  void assigned(const MicroBatchAssigned& answer);
+  // The next one to be read, if any; taken away by reading().
+  const BatchPlace* to_read() const { return to_read_.empty() ? nullptr : &to_read_.front(); }
+  void reading() { to_read_.pop_front(); }
+
+  void opened(StepId step);
+  void handed_over(std::int64_t now_ns);
+  // The first stage has `with_stage` batches left.
+  void given_back(int with_stage, std::int64_t now_ns);
+
+  // The open step's share is complete: all of it, by index in the step, in this replica's order; and whether its last batch is marked.
+  bool complete() const { return complete_ && step_ == open_ && to_read_.empty(); }
+  bool marked() const { return marked_; }
+  std::size_t given() const { return given_.size(); }
+  // Goes on with the next step.
+  std::vector<std::int32_t> tell();
+
+ private:
+  const std::int64_t last_step_;
+  const int in_flight_;
+  StepId step_, open_;
+  bool asking_ = false, news_ = false;   // news_: something has finished since the last question
+  std::vector<std::int32_t> given_;      // of step_
+  bool complete_ = false, marked_ = false;
+  std::deque<BatchPlace> to_read_;
+  int handed_ = 0;                       // of the open step
+  int with_stage_ = 0;
+  std::int64_t busy_since_ns_ = 0;       // the first stage has computed what it computes
+  std::int64_t busy_ns_ = 0;             // for the `measured_` that have finished since the last question
+  int measured_ = 0;
+};
+
+}  // namespace troupe::actors
