@@ -8,9 +8,8 @@
 // step is taken to be a little faster in the next, so that it is tried again.
 //
 // Threads: one owner. Units: ns of one clock. Errors: more finished than given, more given than there are: bugs.
-// Invariants: of those that ask for the last time, somebody gets it: the one that would finish first always may
-// (PullRule.NeverRefusesAllOfThem); with constant paces the step ends within one micro-batch of the slowest's best
-// (PullRule.EndsAsEarlyAsTheBestShares).
+// Invariants: the one that would finish first always may, so a step never stops (PullRule.NeverRefusesAllOfThem); with paces that stay as
+// measured no sharing ends the step earlier (PullRule.EndsAsEarlyAsTheBestShares).
 #pragma once
 
 #include <cstdint>

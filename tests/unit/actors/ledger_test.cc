@@ -138,6 +138,16 @@ TEST_F(Ledger, FoldsTheLossesOfAllReplicasInTheirOrder) {
   EXPECT_EQ(report().sample_hash, 77u);
 }
 
+TEST_F(Ledger, ReportsWhoComputedWhatWhereReplicasPull) {
+  begin({"--parallelism.data_parallel=2", "--training.steps=9", "--parallelism.balance=pull"});
+  tell(StepFed{.step = StepId(1), .replica = 1, .pulled = {3}});
+  tell(StepFed{.step = StepId(1), .replica = 0, .pulled = {0, 2, 1}});
+  for (int replica : {1, 0}) tell(StepLossMeasured{StepId(1), {20, 10}, replica});
+  for (std::int32_t block = 0; block < blocks(); ++block) tell(NormMeasured{StepId(1), BlockIndex(block), 1});
+  for (int replica : {0, 1}) tell(ReplicaUpdated{StepId(1), replica, plan::fingerprint(job_)});
+  EXPECT_THAT(report().assigned, ElementsAre(ElementsAre(0, 2, 1), ElementsAre(3)));
+}
+
 // With ZeRO each replica measures its part of a block: all of them are due.
 TEST_F(Ledger, AddsTheNormsOfAllPartsOfABlock) {
   begin({"--parallelism.data_parallel=2", "--parallelism.zero=1", "--training.steps=9", "--training.max_norm=0"});

@@ -79,7 +79,8 @@ TEST_F(LinkTest, BringsEveryMessageAsItWas) {
   remote_.send(OpenStep{StepId(1L << 40), -5});
   EXPECT_EQ(listener_.wait_for<OpenStep>().step, StepId(1L << 40));
   EXPECT_EQ(listener_.wait_for<OpenStep>().cursor, -5);
-  remote_.send(StepFed{StepId(2), 3, 0xfedcba9876543210, 4});
+  remote_.send(StepFed{StepId(2), 3, 0xfedcba9876543210, 4, {5, 0, 11}});
+  EXPECT_THAT(listener_.wait_for<StepFed>().pulled, testing::ElementsAre(5, 0, 11));
   EXPECT_EQ(listener_.wait_for<StepFed>().sample_hash, 0xfedcba9876543210);
   EXPECT_EQ(listener_.wait_for<StepFed>().replica, 4);
   remote_.send(StepLossMeasured{StepId(3), {infinity, -0.0}, 2});
@@ -108,6 +109,18 @@ TEST_F(LinkTest, BringsEveryMessageAsItWas) {
   remote_.send(ShardWritten{StepId(10), 3, absl::ResourceExhaustedError("disk full")});
   EXPECT_EQ(listener_.wait_for<ShardWritten>().result, absl::ResourceExhaustedError("disk full"));
   EXPECT_EQ(listener_.wait_for<ShardWritten>().replica, 3);
+  remote_.send(MicroBatchAsked{.step = StepId(11), .next = 1, .finished = 2, .open = true, .pace_ns = 1L << 40, .replica = 3});
+  const auto asked = listener_.wait_for<MicroBatchAsked>();
+  EXPECT_EQ(asked.step, StepId(11));
+  EXPECT_EQ(asked.next, 1);
+  EXPECT_EQ(asked.finished, 2);
+  EXPECT_TRUE(asked.open);
+  EXPECT_EQ(asked.pace_ns, 1L << 40);
+  EXPECT_EQ(asked.replica, 3);
+  remote_.send(MicroBatchAssigned{StepId(12), -1, true});
+  EXPECT_EQ(listener_.wait_for<MicroBatchAssigned>().step, StepId(12));
+  EXPECT_EQ(listener_.wait_for<MicroBatchAssigned>().micro_batch, -1);
+  EXPECT_TRUE(listener_.wait_for<MicroBatchAssigned>().last);
   remote_.send(StopRequested{std::string("nul \0 and \xff", 11)});
   EXPECT_EQ(listener_.wait_for<StopRequested>().reason, std::string("nul \0 and \xff", 11));
 }

@@ -128,14 +128,10 @@ TEST(PullRule, EndsAsEarlyAsTheBestShares) {
     const int micro_batches = static_cast<int>(paces.size()) + static_cast<int>(random.at(99) % 40);
     Race race(paces, micro_batches);
     const std::int64_t best = best_ns(paces, micro_batches);
-    EXPECT_LE(race.step().took_ns, best + *std::max_element(paces.begin(), paces.end())) << "seed " << seed << ", nothing measured";
-    // Where one is slower than all the others together it may get none, and is tried again from time to time.
-    for (int i = 0; i < 3; ++i) {
-      const auto step = race.step();
-      const bool all_work = std::count(step.shares.begin(), step.shares.end(), 0) == 0;
-      EXPECT_EQ(std::accumulate(step.shares.begin(), step.shares.end(), 0), micro_batches);
-      if (all_work) EXPECT_EQ(step.took_ns, best) << "seed " << seed << ", step " << i;
-    }
+    EXPECT_LE(race.step().took_ns, best + 2 * *std::max_element(paces.begin(), paces.end())) << "seed " << seed << ", nothing measured";
+    const auto measured = race.step();
+    EXPECT_EQ(measured.took_ns, best) << "seed " << seed;
+    EXPECT_EQ(std::accumulate(measured.shares.begin(), measured.shares.end(), 0), micro_batches);
   }
 }
 
@@ -153,7 +149,7 @@ TEST(PullRule, NeverRefusesAllOfThem) {
     std::int64_t now_ns = 1;
     for (std::uint64_t i = 0; rule.left() > 0; ++i) {
       now_ns += random.at(10 + 2 * i) % kUnit;
-      const int replica = static_cast<int>(random.at(11 + 2 * i)) % replicas;
+      const int replica = static_cast<int>(random.at(11 + 2 * i) % static_cast<std::uint32_t>(replicas));
       rule.progressed(replica, static_cast<int>(random.at(500 + i) % static_cast<std::uint32_t>(rule.given(replica) + 1)), random.at(900 + i) % 2 == 0,
                       random.at(700 + i) % kUnit, now_ns);
       const auto chosen = rule.choose(std::vector<bool>(static_cast<std::size_t>(replicas), true), now_ns);

@@ -30,6 +30,11 @@ TEST(MetricsLine, HasNullForWhatIsNotFiniteAndTheValidationLossWhereMeasured) {
   EXPECT_THAT(json, testing::HasSubstr(R"("skipped": true, "val_loss": 2.5})"));
 }
 
+TEST(MetricsLine, HasTheMicroBatchesOfEachReplicaWhereTheyPull) {
+  const MetricsLine line{.report = {.step = StepId(1), .assigned = {{0, 2, 3}, {}, {1}}}};
+  EXPECT_THAT(line.to_json(), testing::HasSubstr(R"("skipped": false, "assigned": [[0, 2, 3], [], [1]]})"));
+}
+
 class CutMetrics : public testing::Test {
  protected:
   void write(const std::string& text) { std::ofstream(path_) << text; }

@@ -18,6 +18,7 @@ class Neighbours final : public actor::Actor {
  public:
   struct Go {
     int batches = 0, activations = 0;
+    bool last = false;  // the last one of the batches is the step's
   };
   explicit Neighbours(plan::StageMemory& memory) : memory_(memory) { on(&Neighbours::go); }
   actor::Out<Batch> batch{*this, "batch"};
@@ -30,7 +31,8 @@ class Neighbours final : public actor::Actor {
   void go(Go message) {
     for (int i = 0; i < message.batches; ++i) {
       const auto slot = batch.take();
-      batch.send(slot, {StepId(1), MicroBatchId(next_batch_++), memory_.inputs[static_cast<std::size_t>(slot.index)]});
+      batch.send(slot, {StepId(1), MicroBatchId(next_batch_++), memory_.inputs[static_cast<std::size_t>(slot.index)],
+                        message.last && i + 1 == message.batches});
     }
     for (int i = 0; i < message.activations; ++i) {
       const auto slot = activation.take();
@@ -63,7 +65,8 @@ class Stage : public testing::Test {
     auto& system = world_->system();
     stream_ = &world_->add_stream("compute", [](std::uint64_t) { return 1'000; });
     device_ = &system.add<DeviceLoop>("device", *stream_, world_->clock(), max_operations);
-    auto& listener = system.add<test::Inbox<StepLossMeasured, BlockGradientReady>>("listener");
+    listener_ = &system.add<test::Inbox<StepLossMeasured, BlockGradientReady>>("listener");
+    const auto& listener = *listener_;
     neighbours_ = &system.add<Neighbours>("neighbours", memory_);
     for (int i = 0; i < 2; ++i) neighbours_->sent.push_back(from.take("edges", plan_.geometry.compute, {plan_.geometry.rows(), plan_.model.hidden}));
 
@@ -99,6 +102,7 @@ class Stage : public testing::Test {
   DeviceLoop* device_ = nullptr;
   Neighbours* neighbours_ = nullptr;
   actors::Stage* stage_ = nullptr;
+  test::Inbox<StepLossMeasured, BlockGradientReady>* listener_ = nullptr;
 };
 
 TEST_F(Stage, SaysReadyAndStartsNothingWhileTheDeviceHasNoRoom) {
@@ -137,6 +141,37 @@ TEST_F(Stage, WaitsForABatchOfAnActivation) {
   deliver({.activations = 1});
   EXPECT_EQ(device_->operations_started(), 0);
   EXPECT_EQ(row().depth, 0);
+}
+
+TEST_F(Stage, TellsLossAndGradientsOnceTheLastMicroBatchIsComputed) {
+  begin(256);
+  deliver({.batches = 1, .activations = 1});
+  EXPECT_EQ(listener_->count<StepLossMeasured>(), 0u);
+  EXPECT_EQ(listener_->count<BlockGradientReady>(), 0u);
+  deliver({.batches = 1, .activations = 1, .last = true});
+  ASSERT_EQ(listener_->count<StepLossMeasured>(), 1u);
+  EXPECT_EQ(listener_->last<StepLossMeasured>().total.tokens, 2.0 * 16);
+  EXPECT_EQ(listener_->count<BlockGradientReady>(), 3u);  // two layers and the head
+}
+
+// Where replicas pull: which one was the last is known when it is under way or done.
+TEST_F(Stage, TellsLossAndGradientsWhenItsShareHasEnded) {
+  begin(256);
+  deliver({.batches = 2, .activations = 1});
+  stage_->self().send(ShareEnded{StepId(1), 2});
+  settle();
+  EXPECT_EQ(listener_->count<BlockGradientReady>(), 0u) << "one of its two is not computed";
+  EXPECT_EQ(listener_->count<StepLossMeasured>(), 0u);
+  deliver({.activations = 1});
+  EXPECT_EQ(listener_->count<BlockGradientReady>(), 3u);
+  ASSERT_EQ(listener_->count<StepLossMeasured>(), 1u);
+  EXPECT_EQ(listener_->last<StepLossMeasured>().total.tokens, 2.0 * 16);
+  stage_->self().send(ShareEnded{StepId(2), 0});  // none of the next step
+  settle();
+  EXPECT_EQ(listener_->count<BlockGradientReady>(), 6u);
+  EXPECT_EQ(listener_->last<BlockGradientReady>().step, StepId(2));
+  EXPECT_EQ(listener_->last<StepLossMeasured>().total.tokens, 0);
+  EXPECT_EQ(listener_->last<StepLossMeasured>().total.loss, 0);
 }
 
 }  // namespace

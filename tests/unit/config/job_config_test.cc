@@ -31,6 +31,20 @@ TEST(JobConfig, ValidatesInWholeMicroBatches) {
               HasSubstr(" must be a multiple of training.micro_batch=3 (a.toml:11): nearest is 6 or 9"));
 }
 
+TEST(JobConfig, PullsWithZeroNoughtAndOneOnly) {
+  const JobConfig config = config_of(kModel, {"--parallelism.balance=pull", "--parallelism.zero=1", "--parallelism.replay=runs/a/metrics.jsonl"});
+  EXPECT_EQ(config.parallelism.balance, Balance::kPull);
+  EXPECT_EQ(config.parallelism.replay, "runs/a/metrics.jsonl");
+  EXPECT_EQ(config_of(kModel).parallelism.balance, Balance::kStatic);
+  for (const char* zero : {"2", "3"}) {
+    EXPECT_THAT(error_with({"--parallelism.balance=pull", std::string("--parallelism.zero=") + zero}),
+                HasSubstr(std::string("parallelism.balance=pull (command line) goes with parallelism.zero = 0 or 1, not with parallelism.zero=") +
+                          zero));
+  }
+  EXPECT_THAT(error_with({"--parallelism.balance=push"}), HasSubstr("static | pull"));
+  EXPECT_THAT(error_with({"--parallelism.replay=x"}), HasSubstr("is for parallelism.balance=\"pull\" only; set that or remove it"));
+}
+
 TEST(JobConfig, FillsInWhatADefaultLeavesToOtherKeys) {
   const JobConfig config = config_of(kModel, {"--training.micro_batch=3", "--training.steps=7"});
   EXPECT_EQ(config.job.output, "runs/a");
