@@ -8,7 +8,8 @@
 //
 //   ledger --OpenStep--> source --Batch--> stages ==Activation==> ... (loss) --StepLossMeasured--> ledger
 //                                          stages <==Gradient====
-//   where replicas pull: source --MicroBatchAsked--> assigner --MicroBatchAssigned--> source;  source --ShareEnded--> stages
+//   where replicas pull: source --MicroBatchAsked--> assigner --MicroBatchAssigned--> source;  source --ShareEnded--> stages;
+//                        first stage --MicroBatchComputed--> source
 //   stages --BlockGradientReady--> shards --CollectiveRequested--> group --CollectiveDone--> shards (actors/control)
 //   (ZeRO-2, 3: stages --GradientInRoom--> shards for each micro-batch; ZeRO-1 and up: stages --WeightsWanted--> gathered weights)
 //   shards --NormMeasured--> ledger --StepDecided--> shards --ShardUpdated--> replica --ReplicaUpdated--> ledger
@@ -69,12 +70,17 @@ struct StepFed {
   int replica = 0;             // set by the replica on the way to the ledger
   std::vector<std::int32_t> pulled{};  // where replicas pull: this one's micro-batches, by their index in the step, in its order
 };
+// Where replicas pull, from the first stage to the source: the device has computed one more. Credits come back before that, when the
+// work is enqueued.
+struct MicroBatchComputed {
+  StepId step;
+};
 // Where replicas pull, from a replica that has room for its `next`th micro-batch of the step (from 0). Answered once; said again, with
 // the same `next`, by one that finishes another meanwhile.
 struct MicroBatchAsked {
   StepId step;
   std::int32_t next = 0;
-  std::int32_t finished = 0;      // of those it was given in this step
+  std::int32_t finished = 0;      // computed, of those it was given in this step
   bool open = false;              // the step is open here: it computes what it has
   std::int64_t pace_ns = 0;       // what each of those took that have finished since the last message; 0: none has
   int replica = 0;                // set by the replica on the way to the assigner

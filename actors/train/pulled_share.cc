@@ -1,19 +1,18 @@
 #include "actors/train/pulled_share.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace troupe::actors {
 
-std::optional<MicroBatchAsked> PulledShare::question(int unfinished) {
+std::optional<MicroBatchAsked> PulledShare::question() {
   if (complete_ || step_.value > last_step_) return std::nullopt;
   const bool open = step_ == open_;
-  const int room = (open ? in_flight_ + 1 : 1) - unfinished - static_cast<int>(to_read_.size());
+  const int finished = open ? computed_ : 0;
+  const int room = (open ? in_flight_ + 1 : 1) - (static_cast<int>(given_.size()) - finished);
   if (asking_ ? !news_ : room <= 0) return std::nullopt;
   asking_ = true;
   news_ = false;
-  MicroBatchAsked message{.step = step_, .next = static_cast<std::int32_t>(given_.size()), .open = open};
-  // What the step before left with the stage for a moment is none of this one's.
-  if (open) message.finished = std::max(0, handed_ - with_stage_);
+  MicroBatchAsked message{.step = step_, .next = static_cast<std::int32_t>(given_.size()), .finished = finished, .open = open};
   if (measured_ > 0) message.pace_ns = std::exchange(busy_ns_, 0) / std::exchange(measured_, 0);
   return message;
 }
@@ -32,19 +31,19 @@ void PulledShare::assigned(const MicroBatchAssigned& answer) {
 
 void PulledShare::opened(StepId step) {
   open_ = step;
-  handed_ = 0;
+  handed_ = computed_ = 0;
+  news_ = true;
 }
 
 void PulledShare::handed_over(std::int64_t now_ns) {
-  if (with_stage_++ == 0) busy_since_ns_ = now_ns;
-  ++handed_;
+  if (handed_++ == computed_) busy_since_ns_ = now_ns;
 }
 
-void PulledShare::given_back(int with_stage, std::int64_t now_ns) {
-  if (with_stage >= with_stage_) return;
-  measured_ += with_stage_ - with_stage;
+void PulledShare::computed(StepId step, std::int64_t now_ns) {
+  TROUPE_CHECK(step == open_ && computed_ < handed_) << "step " << step << ": " << computed_ << " computed of " << handed_ << " handed over";
+  ++computed_;
+  ++measured_;
   busy_ns_ += now_ns - std::exchange(busy_since_ns_, now_ns);
-  with_stage_ = with_stage;
   news_ = true;
 }
 

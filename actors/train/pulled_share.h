@@ -19,8 +19,8 @@ class PulledShare {
   // `in_flight`: micro-batches that the first stage computes at once.
   PulledShare(StepId first_step, std::int64_t last_step, int in_flight) : last_step_(last_step), in_flight_(in_flight), step_(first_step) {}
 
-  // What to say to the assigner now, if anything; counts as said. `unfinished`: batches being read, with the first stage or between.
-  std::optional<MicroBatchAsked> question(int unfinished);
+  // What to say to the assigner now, if anything; counts as said.
+  std::optional<MicroBatchAsked> question();
   void assigned(const MicroBatchAssigned& answer);
   // The next one to be read, if any; taken away by reading().
   const BatchPlace* to_read() const { return to_read_.empty() ? nullptr : &to_read_.front(); }
@@ -28,8 +28,7 @@ class PulledShare {
 
   void opened(StepId step);
   void handed_over(std::int64_t now_ns);
-  // The first stage has `with_stage` batches left.
-  void given_back(int with_stage, std::int64_t now_ns);
+  void computed(StepId step, std::int64_t now_ns);
 
   // The open step's share is complete: all of it, by index in the step, in this replica's order; and whether its last batch is marked.
   bool complete() const { return complete_ && step_ == open_ && to_read_.empty(); }
@@ -42,14 +41,13 @@ class PulledShare {
   const std::int64_t last_step_;
   const int in_flight_;
   StepId step_, open_;
-  bool asking_ = false, news_ = false;   // news_: something has finished since the last question
+  bool asking_ = false, news_ = false;   // news_: one was computed since the last question
   std::vector<std::int32_t> given_;      // of step_
   bool complete_ = false, marked_ = false;
   std::deque<BatchPlace> to_read_;
-  int handed_ = 0;                       // of the open step
-  int with_stage_ = 0;
-  std::int64_t busy_since_ns_ = 0;       // the first stage has computed what it computes
-  std::int64_t busy_ns_ = 0;             // for the `measured_` that have finished since the last question
+  int handed_ = 0, computed_ = 0;        // of the open step
+  std::int64_t busy_since_ns_ = 0;       // the device computes what comes next
+  std::int64_t busy_ns_ = 0;             // for the `measured_` that were computed since the last question
   int measured_ = 0;
 };
 

@@ -22,7 +22,8 @@ Source::Source(Setup setup)
   on(&Source::open);
   on(&Source::batch_read);
   on(&Source::assigned);
-  feed_.on_credit(&Source::credit_came);
+  on(&Source::computed);
+  feed_.on_credit(&Source::read_ahead);
 }
 
 void Source::connect_to(actor::Ref replica, std::vector<actor::Ref> stages) {
@@ -50,8 +51,8 @@ void Source::assigned(MicroBatchAssigned message) {
   read_ahead();
 }
 
-void Source::credit_came() {
-  if (share_) share_->given_back(feed_.with_stage(0), now_ns());
+void Source::computed(MicroBatchComputed message) {
+  share_->computed(message.step, now_ns());
   read_ahead();
 }
 
@@ -60,7 +61,7 @@ void Source::read_ahead() {
     read_what_is_assigned();
     send_what_is_open();
     end_share();
-    if (const auto question = share_->question(feed_.out(0).in_flight())) send(agent_, *question);
+    if (const auto question = share_->question()) send(agent_, *question);
     return;
   }
   while (next_read_.step.value <= last_step_) {

@@ -38,7 +38,7 @@ class Source : public actor::Actor {
   void open(OpenStep message);
   void batch_read(BatchRead message);
   void assigned(MicroBatchAssigned message);
-  void credit_came();
+  void computed(MicroBatchComputed message);
   void read_ahead();
   void read_what_is_assigned();
   void send_what_is_open();

@@ -46,9 +46,10 @@ Stage::Stage(Setup setup)
 
 Stage::~Stage() = default;
 
-void Stage::connect_to(actor::Ref device, actor::Ref ledger) {
+void Stage::connect_to(actor::Ref device, actor::Ref ledger, actor::Ref source) {
   device_ = std::move(device);
   ledger_ = std::move(ledger);
+  source_ = std::move(source);
 }
 
 void Stage::started() {

@@ -57,7 +57,8 @@ class Stage : public actor::Actor {
   explicit Stage(Setup setup);
   ~Stage() override;
   // Before the system starts.
-  void connect_to(actor::Ref device, actor::Ref ledger);
+  // `source` hears of each micro-batch that was computed: for the first stage where replicas pull.
+  void connect_to(actor::Ref device, actor::Ref ledger, actor::Ref source = {});
 
   actor::In<Batch> batch{*this, "batch", &Stage::batch_arrived};
   actor::In<Activation> activation_in{*this, "activation", &Stage::activation_arrived};
@@ -123,7 +124,7 @@ class Stage : public actor::Actor {
   const std::uint64_t seed_;
   const std::vector<actor::Ref> shards_;
   const actor::Ref tied_, whole_weights_, weight_rooms_, gradient_rooms_;
-  actor::Ref device_, ledger_;
+  actor::Ref device_, ledger_, source_;
 
   std::optional<models::EmbeddingBlock> embedding_;
   std::vector<models::TransformerBlock> layers_;

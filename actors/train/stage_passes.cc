@@ -194,6 +194,7 @@ task::Task<> Stage::backward_pass(Flight& flight) {
     co_await embedding_->weight_gradient(ctx, dy);
     gradient.done();
   }
+  if (source_) stream_.notify([source = source_, step = flight.step](device::StreamContext&) { source.send(MicroBatchComputed{step}); });
 }
 
 task::Task<> Stage::evaluation_pass(Flight& flight) {

@@ -391,7 +391,7 @@ void TrainingJob::build() {
 
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const auto& shape = plan_.stages[i];
-    stages[i]->connect_to(device.self(), replica.self());
+    stages[i]->connect_to(device.self(), replica.self(), plan_.pulls && shape.first() ? source.self() : actor::Ref());
     actor::connect(source.feed().out(static_cast<int>(i)), stages[i]->batch, {.credits = shape.batch_credits});
     if (evaluator) {
       actor::connect(evaluator->feed().out(static_cast<int>(i)), stages[i]->evaluation_batch, {.credits = plan::kEvaluationCredits});

@@ -40,21 +40,25 @@ class WithSlowNotifications final : public StreamDecorator {
 std::int64_t control_bound(const std::string& actor, const JobShape& shape, int blocks, int max_operations, std::int64_t edge_bound) {
   const std::int64_t life = 3;                                                    // start, orderly stop, stop now
   const std::int64_t replicas = shape.replicas;
-  // RunTask per pass and shard, OperationCompleted; OpenGate for each room, and for rooms shared by passes
-  if (actor == "device") return life + 3 * shape.pipeline + blocks + max_operations + shape.pipeline * (6 + 3 * (shape.prefetch + 1));
+  // Where replicas pull: a question, said again for each that finishes meanwhile.
+  const std::int64_t asked = shape.pulls ? shape.pipeline + 2 : 0, pulls = shape.pulls ? 1 : 0;
+  if (actor == "assigner") return life + replicas * asked + 1;                    // its timer
+  if (actor == "assigner@0") return life + asked;
+  // RunTask per pass and shard, OperationCompleted; OpenGate for each room, for rooms shared by passes, for each block of a share's end
+  if (actor == "device") return life + (3 + pulls) * shape.pipeline + blocks + max_operations + shape.pipeline * (6 + 3 * (shape.prefetch + 1)) + pulls * blocks;
   if (actor == "ledger") return life + (blocks + 3) * replicas + 3;               // norms; loss, fed, updated; evaluated, saved, stop
-  if (actor == "replica") return life + 2 * blocks + 8 + replicas;                // norms, updates; what goes to and fro; peers that go
-  if (actor == "replicas") return life + 6 * blocks;                              // asked and ended: gradient of two uses, weights
-  if (actor == "weights") return life + blocks + 3 * shape.pipeline * (shape.prefetch + 1) + 2 * replicas;  // written; wanted; parts fetched
+  if (actor == "replica") return life + 2 * blocks + 8 + replicas + asked + pulls;  // norms, updates; what goes to and fro; peers that go
+  if (actor == "replicas") return life + 4 * blocks;                              // asked and ended: gradient of two uses
+  if (actor == "weights") return life + blocks + (3 + pulls) * shape.pipeline * (shape.prefetch + 1) + 2 * replicas;  // written; wanted; parts fetched
   if (absl::StartsWith(actor, "weights-")) return life + (shape.prefetch + 1) * (3 + 3 + replicas);  // wanted, left; parts fetched
   if (absl::StartsWith(actor, "gradients-")) return life + 3 + 4;                 // wanted by each pass; left
   if (actor == "checkpoint-writer") return life + blocks + 2 + replicas;          // SnapshotTaken; SaveRequested, WriteShard; ShardWritten
   if (actor == "reporter") return life + kSteps + 1;                              // StepClosed; StorageDone
-  if (actor == "source" || actor == "evaluator") return life + 1 + edge_bound * 8;  // OpenStep; BatchRead of each batch being read
-  if (absl::StartsWith(actor, "stage-")) return life + 3;                         // TaskDone of each pass
-  if (absl::StartsWith(actor, "shard-")) return life + 4 + 4 + 4;                 // gradients in rooms; decided, snapshot, TaskDone, weights; sums
+  if (actor == "source" || actor == "evaluator") return life + 1 + edge_bound * 8 + pulls + asked;  // OpenStep; BatchRead of each batch being read; assigned, computed
+  if (absl::StartsWith(actor, "stage-")) return life + 3 + 2 * pulls;             // TaskDone of each pass; ShareEnded
+  if (absl::StartsWith(actor, "shard-")) return life + 4 + 4 + 4;                 // gradients in rooms; decided, snapshot, TaskDone; sums
   if (absl::StartsWith(actor, "ledger@")) return life + blocks + 4;               // norms; loss, fed, updated, evaluated
-  if (absl::StartsWith(actor, "replica@")) return life + 4;                       // open, decided, snapshot, ended
+  if (absl::StartsWith(actor, "replica@")) return life + 4 + pulls;               // open, decided, snapshot, ended, assigned
   if (absl::StartsWith(actor, "checkpoint-writer@")) return life + 2;
   return 1'000'000;                                                               // the supervisor: every end of an actor
 }
@@ -113,6 +117,11 @@ std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
       all.push_back(text);
     }
   }
+  if (pulls) {
+    all.push_back("--parallelism.balance=pull");
+    for (const char* text : {"--training.global_batch=12", "--optimizer.lr=0.001"}) all.push_back(text);
+    if (!replay.empty()) all.push_back(absl::StrCat("--parallelism.replay=", replay));
+  }
   if (evaluate) {
     for (auto text : {absl::StrCat("--data.validation=", corpus), std::string("--validation.interval=1"), std::string("--validation.steps=3")}) {
       all.push_back(text);
@@ -122,7 +131,8 @@ std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
 }
 
 std::string JobShape::describe() const {
-  return absl::StrCat(replicas > 1 ? absl::StrCat(replicas, " replicas, ZeRO-", zero, ", ") : "", "pipeline ", pipeline, tied ? ", tied" : "", evaluate ? ", evaluation" : "", save ? ", saves" : "");
+  return absl::StrCat(replicas > 1 ? absl::StrCat(replicas, " replicas, ZeRO-", zero, ", ") : "", "pipeline ", pipeline, tied ? ", tied" : "", evaluate ? ", evaluation" : "", save ? ", saves" : "",
+                      pulls ? ", pulled" : "");
 }
 
 std::string broken_credits(const std::vector<std::shared_ptr<const trace::EdgeProbe>>& edges) {

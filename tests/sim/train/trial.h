@@ -58,6 +58,8 @@ struct JobShape {
   int pipeline = 1;
   bool tied = false, evaluate = false, save = false;
   int replicas = 1, zero = 0, prefetch = 1;
+  bool pulls = false;           // 12 micro-batches a step then
+  std::string replay = {};      // whose assignment is followed
 
   // Goes through all of them as the seed goes up.
   static JobShape of(std::uint64_t seed);

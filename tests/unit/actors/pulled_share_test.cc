@@ -13,42 +13,40 @@ class PulledShareTest : public testing::Test {
  protected:
   // Asked, answered and read.
   void take(std::int32_t micro_batch, bool last = false) {
-    ASSERT_TRUE(share_.question(unfinished_));
+    ASSERT_TRUE(share_.question());
     share_.assigned({share_step_, micro_batch, last});
     if (micro_batch < 0) return;
     ASSERT_NE(share_.to_read(), nullptr);
     EXPECT_EQ(share_.to_read()->slot, micro_batch);
     share_.reading();
-    ++unfinished_;
   }
 
   PulledShare share_{StepId(1), 2, 1};
   StepId share_step_{1};
-  int unfinished_ = 0;
 };
 
 TEST_F(PulledShareTest, AsksForOneBeforeTheStepAndForOneBeyondTheOneItComputes) {
-  const auto first = share_.question(0);
+  const auto first = share_.question();
   ASSERT_TRUE(first);
   EXPECT_EQ(first->step, StepId(1));
   EXPECT_EQ(first->next, 0);
   EXPECT_FALSE(first->open);
-  EXPECT_FALSE(share_.question(0)) << "one question at a time";
+  EXPECT_FALSE(share_.question()) << "one question at a time";
   share_.assigned({StepId(1), 7, false});
   EXPECT_EQ(share_.to_read()->slot, 7);
   EXPECT_EQ(share_.to_read()->micro_batch, MicroBatchId(0));
   share_.reading();
   EXPECT_EQ(share_.to_read(), nullptr);
-  EXPECT_FALSE(share_.question(1)) << "the step is not open";
+  EXPECT_FALSE(share_.question()) << "the step is not open";
   share_.opened(StepId(1));
-  const auto second = share_.question(1);
+  const auto second = share_.question();
   ASSERT_TRUE(second);
   EXPECT_EQ(second->next, 1);
   EXPECT_TRUE(second->open);
   share_.assigned({StepId(1), 9, false});
-  EXPECT_FALSE(share_.question(1)) << "one to be read, one computed";
+  EXPECT_FALSE(share_.question()) << "one to be read, one computed";
   share_.reading();
-  EXPECT_FALSE(share_.question(2));
+  EXPECT_FALSE(share_.question());
 }
 
 TEST_F(PulledShareTest, SaysWhatItFinishedAndHowLongThatTook) {
@@ -57,14 +55,14 @@ TEST_F(PulledShareTest, SaysWhatItFinishedAndHowLongThatTook) {
   share_.handed_over(100);
   take(1);
   share_.handed_over(120);
-  share_.given_back(1, 400);
-  const auto question = share_.question(1);
+  share_.computed(StepId(1), 400);
+  const auto question = share_.question();
   ASSERT_TRUE(question);
   EXPECT_EQ(question->finished, 1);
   EXPECT_EQ(question->pace_ns, 300);
-  EXPECT_FALSE(share_.question(1)) << "nothing new";
-  share_.given_back(0, 600);  // and the question is still open
-  const auto again = share_.question(0);
+  EXPECT_FALSE(share_.question()) << "nothing new";
+  share_.computed(StepId(1), 600);  // and the question is still open
+  const auto again = share_.question();
   ASSERT_TRUE(again);
   EXPECT_EQ(again->next, 2);
   EXPECT_EQ(again->finished, 2);
@@ -75,11 +73,11 @@ TEST_F(PulledShareTest, DoesNotCountTheTimeInWhichItHadNothing) {
   share_.opened(StepId(1));
   take(0);
   share_.handed_over(100);
-  share_.given_back(0, 200);
+  share_.computed(StepId(1), 200);
   take(1);
   share_.handed_over(5'000);
-  share_.given_back(0, 5'300);
-  EXPECT_EQ(share_.question(0)->pace_ns, 300);
+  share_.computed(StepId(1), 5'300);
+  EXPECT_EQ(share_.question()->pace_ns, 300);
 }
 
 TEST_F(PulledShareTest, TellsItsShareWhenThatIsComplete) {
@@ -88,9 +86,9 @@ TEST_F(PulledShareTest, TellsItsShareWhenThatIsComplete) {
   take(1, /*last=*/true);
   EXPECT_TRUE(share_.complete());
   EXPECT_TRUE(share_.marked());
-  EXPECT_FALSE(share_.question(0)) << "the end of this one first";
+  EXPECT_FALSE(share_.question()) << "the end of this one first";
   EXPECT_THAT(share_.tell(), ElementsAre(3, 1));
-  EXPECT_EQ(share_.question(0)->step, StepId(2));
+  EXPECT_EQ(share_.question()->step, StepId(2));
 }
 
 TEST_F(PulledShareTest, MayHaveNoneOfAStep) {
@@ -109,12 +107,12 @@ TEST_F(PulledShareTest, AsksForNothingAfterTheLastStep) {
     take(-1, /*last=*/true);
     (void)share_.tell();
   }
-  EXPECT_FALSE(share_.question(0));
+  EXPECT_FALSE(share_.question());
 }
 
 TEST_F(PulledShareTest, TakesAnAnswerToNoQuestionForABug) {
   EXPECT_DEATH(share_.assigned({StepId(1), 0, false}), "a micro-batch of step 1 was assigned");
-  ASSERT_TRUE(share_.question(0));
+  ASSERT_TRUE(share_.question());
   EXPECT_DEATH(share_.assigned({StepId(2), 0, false}), "a micro-batch of step 2 was assigned, 1 is asked for");
 }
 
