@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "actors/plan/rooms.h"
+#include "actors/plan/shard_memory.h"
 #include "actors/train/device_loop.h"
 #include "comm/slices/slices.h"
 #include "runtime/actor/actor.h"
