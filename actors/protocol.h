@@ -3,8 +3,9 @@
 // Edges (Batch, Activation, Gradient) carry tensors and take credits. All others are control messages: at most one of a kind is
 // outstanding between two actors, because each is answered, by a fact further on, before the next can be sent.
 //
-// The ledger is in rank 0, and so is the assigner where replicas pull; every other actor below is in each replica. What passes between a replica and the ledger goes through the
-// replica's agent (actors/train/replica.h), which may be in another process.
+// The ledger is in rank 0, and so is the assigner where replicas pull; every other actor below is in each process of each replica, with the
+// stages, shards and samples of that process. What passes between them and the ledger goes through the process's agent
+// (actors/train/replica.h).
 //
 //   ledger --OpenStep--> source --Batch--> stages ==Activation==> ... (loss) --StepLossMeasured--> ledger
 //                                          stages <==Gradient====
@@ -66,7 +67,7 @@ struct OpenStep {
 struct StepFed {
   StepId step;
   std::int64_t waited_ns = 0;  // the stages could have taken a batch that was not read yet
-  std::uint64_t sample_hash = 0;  // the sum of the sample ids' hashes
+  std::uint64_t sample_hash = 0;  // the sum of the sample ids' hashes; from the process of the first stage, else 0
   int replica = 0;             // set by the replica on the way to the ledger
   std::vector<std::int32_t> pulled{};  // where replicas pull: this one's micro-batches, by their index in the step, in its order
 };
@@ -130,11 +131,11 @@ struct ShardUpdated {
   BlockIndex block;
 };
 
-// All shards of a replica are updated. The first one says what the replica begins with: all must begin alike.
+// All shards of a process are updated. The first one says what the process begins with: all must begin alike.
 struct ReplicaUpdated {
   StepId step;
-  int replica = 0;
-  std::uint64_t job = 0;    // what all replicas must have alike: plan::fingerprint
+  Rank rank;
+  std::uint64_t job = 0;    // what all processes must have alike: plan::fingerprint
 };
 
 // What a step was, for people and files.
@@ -190,7 +191,7 @@ struct WriteShard {
 };
 struct ShardWritten {
   StepId step;
-  int replica = 0;
+  Rank rank;
   Status result;
 };
 struct SaveDone {

@@ -18,21 +18,23 @@ namespace troupe::actors {
 template <class... Messages>
 struct MessageList {};
 using WireMessages = MessageList<OpenStep, StepFed, StepLossMeasured, NormMeasured, StepDecided, ReplicaUpdated, EvaluationMeasured, JobEnded,
-                                 StopRequested, SnapshotRequested, WriteShard, ShardWritten, MicroBatchAsked, MicroBatchAssigned>;
+                                 StopRequested, SnapshotRequested, WriteShard, ShardWritten, MicroBatchAsked, MicroBatchAssigned,
+                                 EvaluationRequested>;
 
 template <class Codec> void fields(Codec& c, OpenStep& m) { c(m.step.value, m.cursor); }
 template <class Codec> void fields(Codec& c, StepFed& m) { c(m.step.value, m.waited_ns, m.sample_hash, m.replica, m.pulled); }
 template <class Codec> void fields(Codec& c, StepLossMeasured& m) { c(m.step.value, m.total.loss, m.total.tokens, m.replica); }
 template <class Codec> void fields(Codec& c, NormMeasured& m) { c(m.step.value, m.block.value, m.squares, m.replica); }
 template <class Codec> void fields(Codec& c, StepDecided& m) { c(m.step.value, m.skip, m.update, m.learning_rate, m.gradient_scale); }
-template <class Codec> void fields(Codec& c, ReplicaUpdated& m) { c(m.step.value, m.replica, m.job); }
+template <class Codec> void fields(Codec& c, ReplicaUpdated& m) { c(m.step.value, m.rank.value, m.job); }
 template <class Codec> void fields(Codec& c, EvaluationMeasured& m) { c(m.step.value, m.total.loss, m.total.tokens); }
 template <class Codec> void fields(Codec& c, JobEnded& m) { c(m.result); }
 template <class Codec> void fields(Codec& c, StopRequested& m) { c(m.reason); }
+template <class Codec> void fields(Codec& c, EvaluationRequested& m) { c(m.step.value); }
 
 template <class Codec> void fields(Codec& c, SnapshotRequested& m) { c(m.step.value); }
 template <class Codec> void fields(Codec& c, WriteShard& m) { c(m.step.value); }
-template <class Codec> void fields(Codec& c, ShardWritten& m) { c(m.step.value, m.replica, m.result); }
+template <class Codec> void fields(Codec& c, ShardWritten& m) { c(m.step.value, m.rank.value, m.result); }
 template <class Codec> void fields(Codec& c, MicroBatchAsked& m) { c(m.step.value, m.next, m.finished, m.open, m.pace_ns, m.replica); }
 template <class Codec> void fields(Codec& c, MicroBatchAssigned& m) { c(m.step.value, m.micro_batch, m.last); }
 

@@ -33,7 +33,7 @@ models::Recompute recompute_of(Recompute recompute) {
 }
 
 // Layers shared out evenly, the first stages taking what is left over: the last one has the head.
-std::vector<StageShape> place(const models::ModelConfig& model, const JobConfig& job, int micro_batches) {
+std::vector<StageShape> place(const models::ModelConfig& model, const JobConfig& job, int micro_batches, const Placement& placement) {
   const int stages = job.parallelism.pipeline;
   const auto layers = static_cast<std::int32_t>(model.layers);
   std::vector<StageShape> shapes;
@@ -50,7 +50,11 @@ std::vector<StageShape> place(const models::ModelConfig& model, const JobConfig&
   }
   for (int i = 0; i + 1 < stages; ++i) {
     auto& shape = shapes[static_cast<std::size_t>(i)];
-    shape.activation_credits = shapes[static_cast<std::size_t>(i) + 1].in_flight + 1;
+    auto& after = shapes[static_cast<std::size_t>(i) + 1];
+    shape.activation_credits = after.in_flight + 1;
+    if (!placement.leaves(i)) continue;
+    after.far_activations = shape.activation_credits;
+    shape.far_gradients = after.gradient_credits;
   }
   return shapes;
 }
@@ -62,19 +66,20 @@ std::vector<EdgePlan> edges_of(const Plan& plan) {
   std::vector<EdgePlan> edges;
   for (const auto& stage : plan.stages) {
     const auto name = absl::StrCat("stage-", stage.index.value);
-    edges.push_back({absl::StrCat("source.batch-", stage.index.value), name + ".batch", stage.batch_credits,
+    const bool far = plan.placement.leaves(stage.index.value);
+    edges.push_back({absl::StrCat("source.batch-", stage.index.value), name + ".batch", false, stage.batch_credits,
                      absl::StrCat(stage.in_flight, " in flight + ", kReadAhead, " read ahead"), batch});
     if (plan.evaluation_batches > 0) {
-      edges.push_back({absl::StrCat("evaluator.batch-", stage.index.value), name + ".evaluation-batch", kEvaluationCredits,
+      edges.push_back({absl::StrCat("evaluator.batch-", stage.index.value), name + ".evaluation-batch", false, kEvaluationCredits,
                        "1 being read + 1 being written", batch});
     }
     if (stage.last()) continue;
     const auto next = absl::StrCat("stage-", stage.index.value + 1);
-    edges.push_back({name + ".activation", next + ".activation", stage.activation_credits,
+    edges.push_back({name + ".activation", next + ".activation", far, stage.activation_credits,
                      absl::StrCat(stage.activation_credits - 1, " held until the input gradient + 1 being written"), activation});
-    edges.push_back({next + ".gradient", name + ".gradient", 2, "1 being read + 1 being written", activation});
+    edges.push_back({next + ".gradient", name + ".gradient", far, 2, "1 being read + 1 being written", activation});
     if (plan.evaluation_batches > 0) {
-      edges.push_back({name + ".evaluation", next + ".evaluation", kEvaluationCredits, "1 being read + 1 being written", activation});
+      edges.push_back({name + ".evaluation", next + ".evaluation", far, kEvaluationCredits, "1 being read + 1 being written", activation});
     }
   }
   return edges;
@@ -102,10 +107,10 @@ std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels) {
   return scratch;
 }
 
-void count_memory(Plan& plan) {
+ProcessMemory memory_of(const Plan& plan, int part) {
   device::CountingAllocator count;
-  for (const auto& stage : plan.stages) StageMemory::take(plan.model, stage, plan.stage_options(stage), count);
-  for (const auto& block : plan.blocks) {
+  for (const auto& stage : plan.stages_of(part)) StageMemory::take(plan.model, stage, plan.stage_options(stage), count);
+  for (const auto& block : plan.blocks_of(part)) {
     // as for the replica whose part is the largest
     const auto parts = plan.share(0).parts(block.elements);
     int largest = 0;
@@ -115,10 +120,27 @@ void count_memory(Plan& plan) {
     ShardMemory::take(plan.model, block, plan.geometry.compute, plan.snapshots, count, plan.share(largest));
   }
   count.take("scratch", device::DType::kU8, {plan.scratch_bytes});
-  plan.memory_bytes = count.bytes_by_term();
-  plan.pool_bytes = count.total_bytes();
-  plan.memory_bytes["process"] = kProcessBytes;
-  plan.total_bytes = plan.pool_bytes + kProcessBytes;
+  ProcessMemory memory{.bytes = count.bytes_by_term(), .pool_bytes = count.total_bytes()};
+  memory.bytes["process"] = kProcessBytes;
+  memory.total_bytes = memory.pool_bytes + kProcessBytes;
+  return memory;
+}
+
+void count_memory(Plan& plan) {
+  for (int part = 0; part < plan.placement.parts; ++part) plan.memory.push_back(memory_of(plan, part));
+  const auto& most = *std::max_element(plan.memory.begin(), plan.memory.end(),
+                                       [](const auto& a, const auto& b) { return a.total_bytes < b.total_bytes; });
+  plan.memory_bytes = most.bytes;
+  plan.pool_bytes = most.pool_bytes;
+  plan.total_bytes = most.total_bytes;
+}
+
+// In which processes a stage is, where that says something: ", in ranks 1 3".
+std::string ranks_of(const Plan& plan, int stage) {
+  if (plan.placement.parts == 1) return {};
+  std::string text = plan.replicas > 1 ? ", in ranks" : ", in rank";
+  for (const Rank rank : plan.placement.ranks_of_part(plan.placement.part_of_stage(stage))) absl::StrAppend(&text, " ", rank.value);
+  return text;
 }
 
 std::string human(double bytes) {
@@ -144,12 +166,29 @@ Cluster Cluster::of_this_machine(const JobConfig& job) {
   return cluster;
 }
 
+std::span<const StageShape> Plan::stages_of(int part) const {
+  return std::span(stages).subspan(static_cast<std::size_t>(placement.first_stage(part)), static_cast<std::size_t>(placement.stages / placement.parts));
+}
+
+std::span<const models::BlockLayout> Plan::blocks_of(int part) const {
+  const auto here = stages_of(part);
+  const std::int32_t first = here.front().first() ? 0 : here.front().block(0).value;
+  const std::int32_t end = here.back().last() ? model.blocks() : here.back().block(here.back().layers()).value;
+  return std::span(blocks).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
+}
+
 StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const kernels::Table& kernels) {
   Plan plan;
   TROUPE_ASSIGN_OR_RETURN(plan.model, model_of(job));
   if (job.parallelism.pipeline > plan.model.layers) {
     return absl::InvalidArgumentError(absl::StrCat("parallelism.pipeline = ", job.parallelism.pipeline, ": the model has ",
                                                    plan.model.layers, " layers, so at most ", plan.model.layers, " stages"));
+  }
+  TROUPE_ASSIGN_OR_RETURN(plan.placement, Placement::of(job.parallelism.data_parallel, job.parallelism.pipeline, cluster.processes));
+  if (plan.model.tied_embeddings && plan.placement.parts > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("model.tied_embeddings = true with parallelism.pipeline = ", job.parallelism.pipeline, " over ",
+                                                   plan.placement.parts, " processes each: not supported yet; start ", plan.placement.replicas,
+                                                   ", one for each replica"));
   }
   plan.geometry = {job.training.micro_batch, job.training.seq_len,
                    job.training.dtype == ComputeType::kBf16 ? device::DType::kBF16 : device::DType::kF32};
@@ -164,7 +203,7 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.evaluation_batches =
       job.validation.interval > 0 ? static_cast<int>(job.validation.steps * job.validation.batch / job.training.micro_batch) : 0;
   plan.threads = cluster.threads;
-  plan.stages = place(plan.model, job, plan.micro_batches);
+  plan.stages = place(plan.model, job, plan.micro_batches, plan.placement);
   for (std::int32_t block = 0; block < plan.model.blocks(); ++block) {
     plan.blocks.push_back(models::block_layout(plan.model, BlockIndex(block)));
   }
@@ -217,16 +256,17 @@ std::string describe(const Plan& plan, const Cluster& cluster) {
       plan.pulls ? " on average (pulled)" : "", std::string(device::name(plan.geometry.compute)), plan.flops_per_step, models::training_flops_formula());
   absl::StrAppend(&text, "\nplacement\n");
   for (const auto& stage : plan.stages) {
-    absl::StrAppend(&text, absl::StrFormat("  stage-%d      %slayers %d..%d%s, %d in flight\n", stage.index.value,
+    absl::StrAppend(&text, absl::StrFormat("  stage-%d      %slayers %d..%d%s, %d in flight%s\n", stage.index.value,
                                            stage.first() ? "embedding, " : "", stage.first_layer, stage.end_layer - 1,
-                                           stage.last() ? ", head" : "", stage.in_flight));
+                                           stage.last() ? ", head" : "", stage.in_flight, ranks_of(plan, stage.index.value)));
   }
   absl::StrAppend(&text, "\nedges (credits = a term per holder)\n");
   for (const auto& edge : plan.edges) {
-    absl::StrAppend(&text, absl::StrFormat("  %-24s -> %-26s %2d = %s, %s each\n", edge.from, edge.to, edge.credits, edge.credit_terms,
-                                           human(static_cast<double>(edge.bytes_per_credit))));
+    absl::StrAppend(&text, absl::StrFormat("  %-24s -> %-26s %2d = %s, %s each%s\n", edge.from, edge.to, edge.credits, edge.credit_terms,
+                                           human(static_cast<double>(edge.bytes_per_credit)),
+                                           edge.far ? " on either side, to another process" : ""));
   }
-  absl::StrAppend(&text, "\nmemory of this process\n");
+  absl::StrAppend(&text, plan.placement.parts > 1 ? "\nmemory of the process that takes most\n" : "\nmemory of this process\n");
   for (const auto& [term, bytes] : plan.memory_bytes) {
     absl::StrAppend(&text, absl::StrFormat("  %-12s %s\n", term, human(static_cast<double>(bytes))));
   }

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "actors/plan/job_config.h"
+#include "actors/plan/placement.h"
 #include "actors/plan/shard_memory.h"
 #include "actors/plan/stage_memory.h"
 #include "kernels/table.h"
@@ -18,26 +20,36 @@
 
 namespace troupe::plan {
 
-// What the job may use. One process so far.
+// What the job may use.
 struct Cluster {
   int threads = 1;                     // compute threads of this process's device
   std::int64_t memory_bytes = 0;       // that a process may take
+  int processes = 0;                   // of the job; 0: one for each replica
 
   static Cluster of_this_machine(const JobConfig& job);
 };
 
 struct EdgePlan {
   std::string from, to;                // actor.port
+  bool far = false;                    // to another process
   int credits = 0;
   std::string credit_terms;            // the sum, one term per holder
   std::int64_t bytes_per_credit = 0;
+};
+
+// What a process takes.
+struct ProcessMemory {
+  std::map<std::string, std::int64_t> bytes;  // by term; "process" is code, stacks, libraries
+  std::int64_t pool_bytes = 0;         // what the device pool must hold
+  std::int64_t total_bytes = 0;
 };
 
 struct Plan {
   models::ModelConfig model;
   models::Geometry geometry;
   models::Recompute recompute = models::Recompute::kNone;
-  int replicas = 1;                    // data-parallel
+  Placement placement;
+  int replicas = 1;                    // data-parallel; the placement's
   int zero = 0;                        // what of a block is split over them
   int prefetch = 1;                    // ZeRO-3: blocks gathered ahead of the one that computes
   bool reshard_after_forward = true;   // ZeRO-3: gathered again for the backward
@@ -56,9 +68,11 @@ struct Plan {
   double flops_per_step = 0;           // models/flops.h; of all replicas
   std::int64_t scratch_bytes = 0;      // of the compute stream
   std::int64_t chunk_tokens = 0;       // of the fused head
-  std::map<std::string, std::int64_t> memory_bytes;  // by term, of a replica; "process" is code, stacks, libraries
-  std::int64_t pool_bytes = 0;         // what the device pool must hold
-  std::int64_t total_bytes = 0;
+  std::vector<ProcessMemory> memory;   // by part of a replica
+
+  // Of the part that takes most.
+  std::map<std::string, std::int64_t> memory_bytes;
+  std::int64_t pool_bytes = 0, total_bytes = 0;
 
   int step_micro_batches() const { return micro_batches * replicas; }
   int most_micro_batches() const { return pulls ? step_micro_batches() : micro_batches; }  // of a step, that a replica may compute
@@ -66,6 +80,10 @@ struct Plan {
     return {geometry, recompute, most_micro_batches(), evaluation_batches, RoomShape::of(*this, shape)};
   }
   ShardShare share(int replica) const { return {replica, replicas, zero}; }
+  // The stages of a part, and its blocks: consecutive ones.
+  std::span<const StageShape> stages_of(int part) const;
+  std::span<const models::BlockLayout> blocks_of(int part) const;
+  const models::BlockLayout& layout_of(BlockIndex block) const { return blocks[static_cast<std::size_t>(block.value)]; }
   std::int64_t tokens_per_step() const { return global_batch * geometry.seq_len; }
 };
 

@@ -18,7 +18,7 @@ bool ShardShare::splits_weights(const models::BlockLayout& layout) const {
 ShardMemory ShardMemory::take(const models::ModelConfig& model, const models::BlockLayout& layout, device::DType compute,
                               bool snapshots, device::Allocator& from, const ShardShare& share) {
   const comm::Parts parts = share.parts(layout.elements);
-  ShardMemory memory{.own_begin = parts.begin(share.replica), .own_end = parts.end(share.replica)};
+  ShardMemory memory{.block = layout.block, .own_begin = parts.begin(share.replica), .own_end = parts.end(share.replica)};
   memory.held_begin = share.splits_optimizer() ? memory.own_begin : 0;
   memory.held_end = share.splits_optimizer() ? memory.own_end : layout.elements;
   memory.gradient_begin = share.splits_gradients() ? memory.own_begin : 0;

@@ -27,6 +27,7 @@ struct ShardShare {
 
 // `own`: the part of this replica; `held`: the own part where the optimizer is split, else all.
 struct ShardMemory {
+  BlockIndex block;
   std::int64_t own_begin = 0, own_end = 0, held_begin = 0, held_end = 0;
   Tensor master, m, v;               // [held] fp32
   Tensor gradient;                   // [elements] fp32; [held] where gradients are split

@@ -28,6 +28,7 @@ void take_evaluation(StageMemory& memory, const models::ModelConfig& model, cons
   for (int i = 0; i < kEvaluationCredits; ++i) {
     memory.evaluation_inputs.push_back(MicroBatchInputs::take(from, "evaluation", g));
     if (!shape.last()) memory.evaluation_out.push_back(from.take("evaluation", g.compute, rows));
+    if (shape.far_activations > 0) memory.evaluation_in.push_back(from.take("evaluation", g.compute, rows));
   }
   memory.evaluation_frame = TransformerFrame::keep_all(model, g, from, "evaluation");
   for (auto& x : memory.evaluation_x) x = from.take("evaluation", g.compute, rows);
@@ -56,6 +57,8 @@ StageMemory StageMemory::take(const models::ModelConfig& model, const StageShape
   for (auto& gradient : memory.residual_gradients) gradient = from.take("workspace", g.compute, rows);
   for (int i = 0; i < shape.activation_credits; ++i) memory.activations_out.push_back(from.take("edges", g.compute, rows));
   for (int i = 0; i < shape.gradient_credits; ++i) memory.gradients_out.push_back(from.take("edges", g.compute, rows));
+  for (int i = 0; i < shape.far_activations; ++i) memory.activations_in.push_back(from.take("edges", g.compute, rows));
+  for (int i = 0; i < shape.far_gradients; ++i) memory.gradients_in.push_back(from.take("edges", g.compute, rows));
   if (shape.last()) memory.loss_totals = from.take("workspace", DType::kF64, {options.micro_batches, 2});
   memory.rooms = RoomMemory::take(options.rooms, g, from);
   if (options.evaluation_batches > 0) take_evaluation(memory, model, shape, options, from);

@@ -24,6 +24,7 @@ struct StageShape {
   int batch_credits = 1;             // input slots
   int activation_credits = 0;        // to the next stage; 0 for the last
   int gradient_credits = 0;          // to the previous stage; 0 for the first
+  int far_activations = 0, far_gradients = 0;  // slots for what comes from another process; 0 where the neighbour is in this one
 
   bool first() const { return index.value == 0; }
   bool last() const { return index.value == stages - 1; }
@@ -55,6 +56,7 @@ struct StageMemory {
   models::TransformerGradientFrame gradients;
   Tensor residual_gradients[2];                        // dy and dx of a block, in turn
   std::vector<Tensor> activations_out, gradients_out;  // per credit
+  std::vector<Tensor> activations_in, gradients_in;    // per credit, of a neighbour in another process
   Tensor loss_totals;                                  // last stage: [micro-batches, 2] fp64, loss sum and token count
 
   RoomMemory rooms;                                    // of split blocks
@@ -64,7 +66,7 @@ struct StageMemory {
   models::TransformerFrame evaluation_frame;
   Tensor evaluation_x[2];
   models::HeadFrame evaluation_head;
-  std::vector<Tensor> evaluation_out;
+  std::vector<Tensor> evaluation_out, evaluation_in;   // as activations_out, activations_in
   Tensor evaluation_totals;
 
   static StageMemory take(const models::ModelConfig& model, const StageShape& shape, const StageOptions& options,

@@ -60,7 +60,7 @@ std::span<std::byte> bytes_of(const device::Tensor& flat, const Range& range, st
 }
 
 // How a writer tells the leader what it wrote: a file that is gone when the checkpoint is complete.
-std::string record_path(const std::string& folder, int replica) { return absl::StrFormat("%s/shard-%05d.json", folder, replica); }
+std::string record_path(const std::string& folder, int rank) { return absl::StrFormat("%s/shard-%05d.json", folder, rank); }
 
 }  // namespace
 
@@ -128,17 +128,17 @@ void CheckpointWriter::write_when_complete() {
     const auto write = [&]() -> Status {
       const auto folder = checkpoint::writing_folder(setup_.output, step);
       const auto sources = snapshot_sources(setup_.plan, setup_.shards);
-      TROUPE_ASSIGN_OR_RETURN(const auto record, checkpoint::write_shard(setup_.disk, folder, setup_.replica, sources));
+      TROUPE_ASSIGN_OR_RETURN(const auto record, checkpoint::write_shard(setup_.disk, folder, setup_.rank.value, sources));
       TROUPE_ASSIGN_OR_RETURN(const std::string text, checkpoint::to_text(record));
-      return setup_.disk.write_file_durably(record_path(folder, setup_.replica), text).status();
+      return setup_.disk.write_file_durably(record_path(folder, setup_.rank.value), text).status();
     };
-    leader.send(ShardWritten{step, setup_.replica, write()});
+    leader.send(ShardWritten{step, setup_.rank, write()});
   });
 }
 
 void CheckpointWriter::shard_written(ShardWritten message) {
   if (!message.result.ok() && first_failure_.ok()) {
-    const std::string who = writers_.size() > 1 ? absl::StrCat("replica ", message.replica, ": ") : "";
+    const std::string who = writers_.size() > 1 ? absl::StrCat("rank ", message.rank.value, ": ") : "";
     first_failure_ = Status(message.result.code(), absl::StrCat(who, std::string(message.result.message())));
   }
   // All of them, also after a failure: nobody writes into the folder when it goes.
@@ -154,8 +154,8 @@ void CheckpointWriter::shard_written(ShardWritten message) {
 
 // On the storage stream.
 Status CheckpointWriter::commit(const RunState& state) {
-  for (std::size_t replica = 0; replica < writers_.size(); ++replica) {
-    const std::string path = record_path(save_->folder(), static_cast<int>(replica));
+  for (std::size_t rank = 0; rank < writers_.size(); ++rank) {
+    const std::string path = record_path(save_->folder(), static_cast<int>(rank));
     TROUPE_ASSIGN_OR_RETURN(const std::string text, device::read_file(path));
     TROUPE_ASSIGN_OR_RETURN(auto record, checkpoint::parse_shard_record(path, text));
     save_->add(std::move(record));
@@ -171,9 +171,8 @@ Status CheckpointWriter::commit(const RunState& state) {
 
 std::vector<checkpoint::TensorSource> snapshot_sources(const plan::Plan& plan, std::vector<plan::ShardMemory>& shards) {
   std::vector<checkpoint::TensorSource> sources;
-  for (std::size_t block = 0; block < shards.size(); ++block) {
-    const auto& shard = shards[block];
-    for (const auto& parameter : plan.blocks[block].parameters) {
+  for (const auto& shard : shards) {
+    for (const auto& parameter : plan.layout_of(shard.block).parameters) {
       const Range part = common(exported(parameter), {shard.own_begin, shard.own_end});
       for (const auto& flat : flats(shard)) {
         for_each_slice(parameter, part, [&](const checkpoint::Shape& shape, const checkpoint::Slice& slice, Range range) {
@@ -204,10 +203,10 @@ StatusOr<RunState> restore(const checkpoint::CheckpointReader& reader, const pla
     }
   }
   TROUPE_RETURN_IF_ERROR(reader.check_model(models::describe(plan.model), expected));
-  for (std::size_t block = 0; block < shards.size(); ++block) {
-    const auto& shard = shards[block];
+  for (const auto& shard : shards) {
+    const auto& layout = plan.layout_of(shard.block);
     const Range held{shard.held_begin, shard.held_end};
-    for (const auto& parameter : plan.blocks[block].parameters) {
+    for (const auto& parameter : layout.parameters) {
       Status loaded;
       const auto load = [&](TensorKind kind, const Range& part, const device::Tensor& into, std::int64_t first) {
         for_each_slice(parameter, part, [&](const checkpoint::Shape& shape, const checkpoint::Slice& slice, Range range) {

@@ -1,5 +1,5 @@
-// Writes consistent snapshots as checkpoints, on the storage stream, beside training. Each replica has one, which writes the parts of the
-// parameters and moments that are its own, so each byte is written once; that of replica 0 leads.
+// Writes consistent snapshots as checkpoints, on the storage stream, beside training. Each process has one, which writes the parts of the
+// parameters and moments that are its own, so each byte is written once; that of rank 0 leads.
 //
 // Acts:  SaveRequested and SnapshotTaken of every block -> the folder is made -> WriteShard to the other writers; each writes its file
 //        (models/checkpoint) -> ShardWritten -> manifest, marker, rename -> prune -> SaveDone to the ledger, whatever became of it: a full
@@ -24,8 +24,8 @@ class CheckpointWriter : public actor::Actor {
  public:
   struct Setup {
     const plan::Plan& plan;
-    int replica = 0;
-    std::vector<plan::ShardMemory>& shards;  // by block
+    Rank rank{0};
+    std::vector<plan::ShardMemory>& shards;  // of this process
     device::Stream& storage;
     const checkpoint::Disk& disk;
     const Clock& clock;
@@ -35,7 +35,7 @@ class CheckpointWriter : public actor::Actor {
     int keep_latest_k = 0;
   };
   explicit CheckpointWriter(Setup setup);
-  // `writers` by replica: at replica 0 all of them, elsewhere the leader alone.
+  // `writers` by rank: at rank 0 all of them, elsewhere the leader alone.
   void connect_to(actor::Ref ledger, std::vector<actor::Ref> writers);
 
  private:
@@ -43,7 +43,7 @@ class CheckpointWriter : public actor::Actor {
   struct SaveBegun {
     Status result;
   };
-  bool leads() const { return setup_.replica == 0; }
+  bool leads() const { return setup_.rank.value == 0; }
   void save_requested(SaveRequested message);
   void snapshot_taken(SnapshotTaken message);
   void begin_when_complete();
@@ -67,11 +67,11 @@ class CheckpointWriter : public actor::Actor {
   std::optional<checkpoint::CheckpointSave> save_;  // touched on the storage stream only
 };
 
-// A replica's own part of a checkpoint: of the parameters and both moments of every block, padding rows left out.
+// A process's own part of a checkpoint: of the parameters and both moments of its blocks, padding rows left out.
 std::vector<checkpoint::TensorSource> snapshot_sources(const plan::Plan& plan, std::vector<plan::ShardMemory>& shards);
 checkpoint::CheckpointFacts facts_of(const plan::Plan& plan, const RunState& state, std::uint64_t seed, const std::string& config);
 
-// Fills master and moments of every shard from a checkpoint of the same model, whatever number of replicas wrote it; gives the state it
+// Fills master and moments of every shard from a checkpoint of the same model, whatever number of processes wrote it; gives the state it
 // was saved in. Where the master is a part only, the whole parameters go into the gradient's room, from where the shard takes them.
 // Errors: those of CheckpointReader. Start-up only: reads the disk.
 StatusOr<RunState> restore(const checkpoint::CheckpointReader& reader, const plan::Plan& plan, std::vector<plan::ShardMemory>& shards);

@@ -28,12 +28,14 @@ Ledger::Ledger(Setup setup)
   on(&Ledger::stop_asked);
 }
 
-void Ledger::connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, actor::Ref reporter, actor::Ref evaluator) {
-  TROUPE_CHECK(replicas.size() == losses_.size()) << replicas.size() << " replicas of " << losses_.size();
+void Ledger::connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, actor::Ref reporter,
+                        std::vector<actor::Ref> evaluators) {
+  const int processes = setup_.plan.placement.world();
+  TROUPE_CHECK(static_cast<int>(replicas.size()) == processes) << replicas.size() << " agents of " << processes << " processes";
   replicas_ = std::move(replicas);
   writer_ = std::move(writer);
   reporter_ = std::move(reporter);
-  evaluator_ = std::move(evaluator);
+  evaluators_ = std::move(evaluators);
 }
 
 void Ledger::started() {
@@ -46,7 +48,7 @@ void Ledger::replica_updated(ReplicaUpdated message) {
     return;
   }
   TROUPE_CHECK(open_ && decided_ && message.step == report_.step)
-      << "replica " << message.replica << " updated for step " << message.step << " out of turn";
+      << "rank " << message.rank << " updated for step " << message.step << " out of turn";
   if (++updated_ < static_cast<int>(replicas_.size())) return;
   updated_ = 0;
   close();
@@ -55,13 +57,13 @@ void Ledger::replica_updated(ReplicaUpdated message) {
 // The weights of the start are there.
 void Ledger::replica_ready(const ReplicaUpdated& message) {
   if (message.step != state_.step) {
-    fail(absl::FailedPreconditionError(absl::StrCat("replica ", message.replica, " resumed after step ", message.step.value,
+    fail(absl::FailedPreconditionError(absl::StrCat("rank ", message.rank.value, " resumed after step ", message.step.value,
                                                     ", this process after step ", state_.step.value, ": job.output = ",
                                                     setup_.job.job.output, " must be the same folder for all processes")));
     return;
   }
   if (const auto own = plan::fingerprint(setup_.job); message.job != own) {
-    fail(absl::FailedPreconditionError(absl::StrCat("replica ", message.replica, " runs another config than this process: start all with the same "
+    fail(absl::FailedPreconditionError(absl::StrCat("rank ", message.rank.value, " runs another config than this process: start all with the same "
                                                     "file and the same overrides")));
     return;
   }
@@ -160,7 +162,7 @@ void Ledger::close() {
   if (evaluate) {
     unreported_ = report_;
     evaluating_ = true;
-    send(evaluator_, EvaluationRequested{state_.step});
+    for (const auto& evaluator : evaluators_) send(evaluator, EvaluationRequested{state_.step});
   } else {
     report(report_);
   }

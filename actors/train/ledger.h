@@ -29,8 +29,8 @@ class Ledger : public actor::Actor {
     const device::Stream& compute;  // its waits for other streams are waits for snapshots
   };
   explicit Ledger(Setup setup);
-  // `replicas` by number, which may be elsewhere; the others are this process's.
-  void connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, actor::Ref reporter, actor::Ref evaluator);
+  // `replicas`: the agents of all processes, by rank; `evaluators`: of the processes of replica 0, if any; the others are this process's.
+  void connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, actor::Ref reporter, std::vector<actor::Ref> evaluators);
 
  private:
   void started() override;
@@ -58,12 +58,12 @@ class Ledger : public actor::Actor {
   void show_state();
 
   const Setup setup_;
-  std::vector<actor::Ref> replicas_;
-  actor::Ref writer_, reporter_, evaluator_;
+  std::vector<actor::Ref> replicas_, evaluators_;
+  actor::Ref writer_, reporter_;
 
   RunState state_;                             // after the last closed step
   SpikeGuard guard_;
-  bool ready_ = false;                         // all replicas have begun
+  bool ready_ = false;                         // all processes have begun
   bool open_ = false, decided_ = false;
   std::int64_t opened_ns_ = 0;
   std::vector<std::optional<LossTotal>> losses_;  // by replica

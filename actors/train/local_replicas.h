@@ -1,6 +1,6 @@
-// A job with several replicas in this one process: a TrainingJob for each, joined by the transports given.
+// A job of several ranks in this one process: a TrainingJob for each, joined by the transports given.
 //
-// Each replica has the plan's threads and its own memory, streams and actors, as it would in a process of its own.
+// Each rank has the plan's threads and its own memory, streams and actors, as it would in a process of its own.
 // Threads, errors: as TrainingJob. The transports outlive it.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace troupe::actors {
 
 class LocalReplicas {
  public:
-  // `transports` by rank, one for each replica of the plan.
+  // `transports` by rank, as many as the plan has processes.
   static StatusOr<std::unique_ptr<LocalReplicas>> create(const plan::JobConfig& job, const plan::Plan& plan, const World& world,
                                                          const JobOptions& options, const std::vector<comm::Transport*>& transports);
   // The first failure of any.

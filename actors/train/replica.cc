@@ -2,7 +2,7 @@
 
 namespace troupe::actors {
 
-Replica::Replica(const plan::ShardShare& share, std::uint64_t job) : share_(share), job_(job) {
+Replica::Replica(const Setup& setup) : setup_(setup) {
   on(&Replica::open);
   on(&Replica::fed);
   on(&Replica::asked);
@@ -25,23 +25,24 @@ void Replica::connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor
 }
 
 void Replica::fed(StepFed message) {
-  message.replica = share_.replica;
+  message.replica = setup_.share.replica;
+  if (!setup_.first) message.sample_hash = 0;
   send(ledger_, std::move(message));
 }
 
 void Replica::asked(MicroBatchAsked message) {
-  message.replica = share_.replica;
+  message.replica = setup_.share.replica;
   send(assigner_, message);
 }
 
 void Replica::loss_measured(StepLossMeasured message) {
-  message.replica = share_.replica;
+  message.replica = setup_.share.replica;
   send(ledger_, message);
 }
 
 void Replica::norm_measured(NormMeasured message) {
-  if (share_.replica > 0 && !share_.splits_optimizer()) return;
-  message.replica = share_.replica;
+  if (setup_.share.replica > 0 && !setup_.share.splits_optimizer()) return;
+  message.replica = setup_.share.replica;
   send(ledger_, message);
 }
 
@@ -56,7 +57,7 @@ void Replica::snapshot_requested(SnapshotRequested message) {
 void Replica::shard_updated(ShardUpdated message) {
   if (++updated_ < shards_.size()) return;
   updated_ = 0;
-  send(ledger_, ReplicaUpdated{message.step, share_.replica, job_});
+  send(ledger_, ReplicaUpdated{message.step, setup_.rank, setup_.job});
 }
 
 void Replica::job_ended(JobEnded message) {

@@ -1,9 +1,9 @@
-// What the ledger speaks to in each replica: passes its decisions on to the replica's actors, and what they measured to the ledger.
+// What the ledger speaks to in each process of a replica: passes its decisions on to the actors here, and what they measured to the ledger.
 //
 // Acts:  OpenStep -> source;  StepDecided, SnapshotRequested -> every shard;  ShardUpdated of every shard -> ReplicaUpdated;
 //        StepFed, StepLossMeasured, NormMeasured -> the ledger, with this replica's number;  norms from replica 0 alone where all hold the
 //        same sums.  MicroBatchAsked -> the assigner, its answer -> source.  JobEnded -> this process's part of the job ends.
-// So the ledger's mailbox grows with the replicas, not with their shards.
+// So the ledger's mailbox grows with the processes, not with their shards.
 // Fails: when a process of the job is gone before the job has ended.
 #pragma once
 
@@ -17,8 +17,13 @@ namespace troupe::actors {
 
 class Replica : public actor::Actor {
  public:
-  // `job`: plan::fingerprint.
-  Replica(const plan::ShardShare& share, std::uint64_t job);
+  struct Setup {
+    plan::ShardShare share;    // of the replica
+    Rank rank;
+    bool first = true;         // the first stage is here: the samples are counted here
+    std::uint64_t job = 0;     // plan::fingerprint
+  };
+  explicit Replica(const Setup& setup);
   // `assigner` only where replicas pull.
   void connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor::Ref> shards, actor::Ref assigner = {});
 
@@ -36,8 +41,7 @@ class Replica : public actor::Actor {
   void job_ended(JobEnded message);
   void peer_went_down(PeerWentDown message);
 
-  const plan::ShardShare share_;
-  const std::uint64_t job_;
+  const Setup setup_;
   actor::Ref ledger_, source_, assigner_;
   std::vector<actor::Ref> shards_;
   std::size_t updated_ = 0;

@@ -72,7 +72,7 @@ void Reporter::closed(StepClosed message) {
   const double step_s = std::max(1e-9, seconds(message.report.step_ns));
   MetricsLine line{.report = std::move(message.report), .tokens = tokens_,
                    .tokens_per_s = static_cast<double>(setup_.plan.tokens_per_step()) / step_s,
-                   .mfu = setup_.peak_flops_per_s > 0 ? setup_.plan.flops_per_step / setup_.plan.replicas / step_s / setup_.peak_flops_per_s : 0};
+                   .mfu = setup_.peak_flops_per_s > 0 ? setup_.plan.flops_per_step / setup_.plan.placement.world() / step_s / setup_.peak_flops_per_s : 0};
   recent_step_s_ = recent_step_s_ == 0 ? step_s : 0.9 * recent_step_s_ + 0.1 * step_s;
   setup_.metrics.notify([this, reporter = self(), text = line.to_json() + "\n"](device::StreamContext&) {
     Status result;

@@ -17,7 +17,7 @@ namespace troupe::actors {
 
 // One line of metrics.jsonl, without the newline. Floats as %.9g, so that they read back to the same float; what is not finite is null.
 //   loss          mean over the step's unmasked tokens      tokens        unmasked tokens of the run so far
-//   tokens_per_s  global_batch * seq_len / step_s           mfu           flops of a step / step_s / peak
+//   tokens_per_s  global_batch * seq_len / step_s           mfu           flops of a step / ranks / step_s / peak
 //   step_s        open to closed                            data_wait_s   a stage had room and no batch was read
 //   sample_hash   the sum of the step's sample ids' hashes: two runs that read the same have the same, on any number of replicas
 //   assigned      where replicas pull: for each, the micro-batches it computed, by index in the step, in its order; what can be replayed

@@ -16,6 +16,7 @@
 #include "actors/train/replica.h"
 #include "actors/train/source.h"
 #include "actors/train/stage.h"
+#include "actors/train/stage_edges.h"
 #include "actors/train/whole_weights.h"
 #include "models/checkpoint/directory.h"
 #include "models/checkpoint/inspect.h"
@@ -25,8 +26,8 @@
 namespace troupe::actors {
 namespace {
 
-// All ranks: they hold the same parameters.
-constexpr comm::GroupId kReplicas{1};
+constexpr comm::GroupId kAll{0};       // ranks of the job
+constexpr comm::GroupId kReplicas{1};  // ranks that hold the same parameters
 
 std::string metrics_path(const plan::JobConfig& job) { return job.job.output + "/metrics.jsonl"; }
 
@@ -79,14 +80,15 @@ World World::on_this_machine(const kernels::Table& kernels, const Clock& clock) 
 
 TrainingJob::TrainingJob(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options)
     : job_(std::move(job)), plan_(std::move(plan)), world_(world), options_(options),
-      rank_(world.transport ? world.transport->rank().value : 0) {}
+      rank_(world.transport ? world.transport->rank() : Rank(0)), replica_number_(plan_.placement.replica_of(rank_)),
+      part_(plan_.placement.part_of(rank_)) {}
 
 StatusOr<std::unique_ptr<TrainingJob>> TrainingJob::create(plan::JobConfig job, plan::Plan plan, const World& world,
                                                            const JobOptions& options) {
-  if (const int ranks = world.transport ? world.transport->world() : 1; ranks != plan.replicas) {
+  if (const int ranks = world.transport ? world.transport->world() : 1; ranks != plan.placement.world()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "parallelism.data_parallel = ", plan.replicas, " but ", ranks, ranks == 1 ? " process" : " processes", " of this job: start ", plan.replicas,
-        " (troupe launch --nproc ", plan.replicas, "), or set parallelism.data_parallel = ", ranks));
+        "parallelism.data_parallel = ", plan.replicas, ", parallelism.pipeline = ", plan.placement.stages, " planned for ", plan.placement.world(),
+        " processes, but this job has ", ranks, ": start ", plan.placement.worlds(), " (troupe launch --nproc), or change the config"));
   }
   std::unique_ptr<TrainingJob> made(new TrainingJob(std::move(job), std::move(plan), world, options));
   TROUPE_RETURN_IF_ERROR(made->open_data());
@@ -110,7 +112,7 @@ Status TrainingJob::open_data() {
                           data::SampleSource::for_training(std::move(corpus), samples, static_cast<std::uint64_t>(job_.job.seed),
                                                            job_.data.shuffle ? data::SampleOrder::kShuffled : data::SampleOrder::kRepeated));
   training_data_.emplace(std::move(training));
-  if (plan_.evaluation_batches == 0 || !leads()) return ok();
+  if (!evaluates()) return ok();
   if (job_.data.validation.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("validation.interval = ", job_.validation.interval,
                                                    " but data.validation is not given: name a corpus, or set validation.interval = 0"));
@@ -150,11 +152,13 @@ Status TrainingJob::open_record() {
 }
 
 void TrainingJob::take_memory() {
-  pool_ = std::make_unique<device::BufferPool>(plan_.pool_bytes);
+  pool_ = std::make_unique<device::BufferPool>(plan_.memory[static_cast<std::size_t>(part_)].pool_bytes);
   device::PoolAllocator from(*pool_);
-  for (const auto& stage : plan_.stages) stages_.push_back(plan::StageMemory::take(plan_.model, stage, plan_.stage_options(stage), from));
-  for (const auto& block : plan_.blocks) {
-    shards_.push_back(plan::ShardMemory::take(plan_.model, block, plan_.geometry.compute, plan_.snapshots, from, plan_.share(rank_)));
+  for (const auto& stage : plan_.stages_of(part_)) {
+    stages_.push_back(plan::StageMemory::take(plan_.model, stage, plan_.stage_options(stage), from));
+  }
+  for (const auto& block : plan_.blocks_of(part_)) {
+    shards_.push_back(plan::ShardMemory::take(plan_.model, block, plan_.geometry.compute, plan_.snapshots, from, share()));
   }
 }
 
@@ -194,24 +198,22 @@ Status TrainingJob::resume() {
 }
 
 BlockTensorsOfStage TrainingJob::resident_tensors(BlockIndex block) const {
-  const auto& layout = plan_.blocks[static_cast<std::size_t>(block.value)];
+  const auto& layout = plan_.layout_of(block);
   const auto& shard = this->shard(block);
-  const auto share = plan_.share(rank_);
   BlockTensorsOfStage tensors;
-  if (!share.splits_weights(layout)) tensors.weights = models::BlockWeights(layout, shard.weights.view());
-  if (!share.splits_gradients()) tensors.gradients = models::BlockGradients(layout, shard.gradient.view());
+  if (!share().splits_weights(layout)) tensors.weights = models::BlockWeights(layout, shard.weights.view());
+  if (!share().splits_gradients()) tensors.gradients = models::BlockGradients(layout, shard.gradient.view());
   return tensors;
 }
 
 // This replica's part of every block is shown to the others, who fetch it after each update.
 WholeWeights& TrainingJob::add_whole_weights(const actor::Ref& device) {
-  const auto share = plan_.share(rank_);
-  WholeWeights::Setup setup{.blocks = plan_.blocks, .share = share, .weights = {}, .fetch = fetches_weights()};
-  for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
-    const auto& shard = shards_[block];
+  WholeWeights::Setup setup{.blocks = plan_.blocks, .share = share(), .weights = {}, .fetch = fetches_weights()};
+  setup.weights.resize(plan_.blocks.size());
+  for (const auto& shard : shards_) {
     const auto own = shard.weights_of(shard.own_begin, shard.own_end);
-    slices_->show(comm::SliceId(static_cast<std::int32_t>(block)), {static_cast<const std::byte*>(own.raw()), static_cast<std::size_t>(own.bytes())});
-    setup.weights.push_back(share.splits_weights(plan_.blocks[block]) ? device::TensorView() : shard.weights.view());
+    slices_->show(comm::SliceId(shard.block.value), {static_cast<const std::byte*>(own.raw()), static_cast<std::size_t>(own.bytes())});
+    if (!share().splits_weights(plan_.layout_of(shard.block))) setup.weights[static_cast<std::size_t>(shard.block.value)] = shard.weights.view();
   }
   auto& whole = system_->add<WholeWeights>("weights", std::move(setup));
   whole.connect_to(device);
@@ -219,14 +221,14 @@ WholeWeights& TrainingJob::add_whole_weights(const actor::Ref& device) {
 }
 
 WeightRooms::Fetch TrainingJob::fetches_weights() const {
-  return [slices = slices_.get()](BlockIndex block, int member, StepId step, std::span<std::byte> into, comm::Completion done) {
-    slices->fetch(Rank(member), comm::SliceId(block.value), step.value, into, std::move(done));
+  return [this](BlockIndex block, int member, StepId step, std::span<std::byte> into, comm::Completion done) {
+    slices_->fetch(plan_.placement.rank_of(member, part_), comm::SliceId(block.value), step.value, into, std::move(done));
   };
 }
 
 std::function<void(StepId)> TrainingJob::tells_written(BlockIndex block, const WholeWeights* whole) const {
   if (!whole) return {};
-  const bool split = plan_.share(rank_).splits_weights(plan_.blocks[static_cast<std::size_t>(block.value)]);
+  const bool split = share().splits_weights(plan_.layout_of(block));
   return [slices = slices_.get(), block, weights = split ? actor::Ref() : whole->self()](StepId step) {
     slices->publish(comm::SliceId(block.value), step.value);
     if (weights) weights.send(WeightsWritten{block, step});
@@ -235,19 +237,19 @@ std::function<void(StepId)> TrainingJob::tells_written(BlockIndex block, const W
 
 // Where the stage's split blocks pass through.
 void TrainingJob::add_rooms(std::size_t stage, const actor::Ref& device, Stage::Setup& setup) {
-  const auto share = plan_.share(rank_);
   const auto& memory = stages_[stage].rooms;
+  const auto& stage_shape = plan_.stages_of(part_)[stage];
   if (!memory.weights.empty()) {
-    const auto shape = plan::RoomShape::of(plan_, plan_.stages[stage]);
+    const auto shape = plan::RoomShape::of(plan_, stage_shape);
     auto& rooms = system_->add<WeightRooms>(
-        absl::StrCat("weights-", stage),
-        WeightRooms::Setup{.blocks = plan_.blocks, .share = share, .memory = memory, .keeps = shape.keeps_weights, .split = shape.split,
+        absl::StrCat("weights-", stage_shape.index.value),
+        WeightRooms::Setup{.blocks = plan_.blocks, .share = share(), .memory = memory, .keeps = shape.keeps_weights, .split = shape.split,
                            .fetch = fetches_weights()});
     rooms.connect_to(device);
     setup.weight_rooms = rooms.self();
   }
-  if (share.splits_gradients()) {
-    auto& rooms = system_->add<GradientRooms>(absl::StrCat("gradients-", stage), memory);
+  if (share().splits_gradients()) {
+    auto& rooms = system_->add<GradientRooms>(absl::StrCat("gradients-", stage_shape.index.value), memory);
     rooms.connect_to(device);
     setup.gradient_rooms = rooms.self();
   }
@@ -271,43 +273,51 @@ void TrainingJob::build() {
     engine_ = std::make_unique<comm::CollectiveEngine>(*world_.transport);
     link_ = std::make_unique<Link>(*world_.transport);
     slices_ = std::make_unique<comm::Slices>(*world_.transport);
-    if (plan_.share(rank_).splits_optimizer()) whole_weights = &add_whole_weights(device.self());
-    std::vector<Rank> ranks;
-    for (int rank = 0; rank < plan_.replicas; ++rank) ranks.push_back(Rank(rank));
-    engine_->add_group(kReplicas, ranks);
-    group = &system_->add<CollectiveGroup>("replicas", *engine_, kReplicas);
+    if (share().splits_optimizer()) whole_weights = &add_whole_weights(device.self());
+    std::vector<Rank> all;
+    for (int rank = 0; rank < plan_.placement.world(); ++rank) all.push_back(Rank(rank));
+    engine_->add_group(kAll, all);
+    if (plan_.replicas > 1) {
+      engine_->add_group(kReplicas, plan_.placement.ranks_of_part(part_));
+      group = &system_->add<CollectiveGroup>("replicas", *engine_, kReplicas);
+    }
+    if (plan_.placement.parts > 1) {
+      edges_ = world_.make_stream("edges", 1, {});
+      far_ = std::make_unique<FarEdges>(*system_, *world_.transport, *edges_);
+    }
   }
 
   std::vector<ParameterShard*> shards;
-  for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
+  for (auto& memory : shards_) {
     shards.push_back(&system_->add<ParameterShard>(
-        absl::StrCat("shard-", block),
-        ParameterShard::Setup{.model = model, .layout = plan_.blocks[block], .memory = shards_[block], .kernels = world_.kernels,
+        absl::StrCat("shard-", memory.block.value),
+        ParameterShard::Setup{.model = model, .layout = plan_.layout_of(memory.block), .memory = memory, .kernels = world_.kernels,
                               .compute = *compute_, .copy = *copy_, .optimizer = job_.optimizer, .seed = seed,
                               .restored = start_.step.value > 0, .start = start_.step,
-                              .uses = plan::gradient_uses(model, BlockIndex(static_cast<std::int32_t>(block)), plan_.share(rank_).splits_gradients()),
-                              .micro_batches = plan_.micro_batches, .share = plan_.share(rank_),
-                              .written = tells_written(BlockIndex(static_cast<std::int32_t>(block)), whole_weights)}));
+                              .uses = plan::gradient_uses(model, memory.block, share().splits_gradients()),
+                              .micro_batches = plan_.micro_batches, .share = share(), .written = tells_written(memory.block, whole_weights)}));
   }
   std::vector<actor::Ref> shard_refs;
   for (auto* shard : shards) shard_refs.push_back(shard->self());
 
   std::vector<Stage*> stages;
-  for (std::size_t i = 0; i < plan_.stages.size(); ++i) {
-    const auto& shape = plan_.stages[i];
+  const auto shapes = plan_.stages_of(part_);
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const auto& shape = shapes[i];
     const std::int32_t first = shape.first() ? 0 : shape.block(0).value;
     const std::int32_t end = shape.last() ? model.head_block().value + 1 : shape.block(shape.layers()).value;
     Stage::Setup setup{.plan = plan_, .shape = shape, .memory = stages_[i], .kernels = world_.kernels, .stream = *compute_, .seed = seed};
     for (std::int32_t block = first; block < end; ++block) {
-      const auto at = static_cast<std::size_t>(block);
+      const auto at = static_cast<std::size_t>(block - shards_.front().block.value);
       setup.blocks.push_back(resident_tensors(BlockIndex(block)));
       setup.shards.push_back(shard_refs[at]);
     }
     if (shape.last()) {
       const auto holder = resident_tensors(model.tied_embeddings ? BlockIndex(0) : model.head_block());
       const auto role = model.tied_embeddings ? models::Role::kTokenEmbedding : models::Role::kHead;
-      if (!plan_.share(rank_).splits_weights(plan_.blocks[model.tied_embeddings ? 0 : plan_.blocks.size() - 1])) setup.projection = holder.weights[role];
-      if (!plan_.share(rank_).splits_gradients()) {
+      const auto& held_in = plan_.layout_of(model.tied_embeddings ? BlockIndex(0) : model.head_block());
+      if (!share().splits_weights(held_in)) setup.projection = holder.weights[role];
+      if (!share().splits_gradients()) {
         setup.projection_gradient = model.tied_embeddings
                                         ? shards_.front().head_gradient.view().reshaped({model.padded_vocabulary, model.hidden})
                                         : holder.gradients[role];
@@ -316,7 +326,7 @@ void TrainingJob::build() {
     }
     if (whole_weights) setup.whole_weights = whole_weights->self();
     add_rooms(i, device.self(), setup);
-    stages.push_back(&system_->add<Stage>(absl::StrCat("stage-", i), std::move(setup)));
+    stages.push_back(&system_->add<Stage>(absl::StrCat("stage-", shape.index.value), std::move(setup)));
   }
 
   std::vector<std::vector<models::MicroBatchInputs>*> inputs, evaluation_inputs;
@@ -330,27 +340,28 @@ void TrainingJob::build() {
       "source", Source::Setup{.feed = {.port = "batch-", .source = *training_data_, .geometry = plan_.geometry, .samples = {},
                                        .loader = *loader_, .inputs = inputs},
                               .layout = *layout,
-                              .replica = rank_,
+                              .replica = replica_number_,
                               .first_step = StepId(start_.step.value + 1),
                               .last_step = job_.training.steps,
-                              .in_flight = plan_.stages.front().in_flight,
+                              .in_flight = shapes.front().in_flight,
                               .pulls = plan_.pulls});
-  auto& replica = system_->add<Replica>("replica", plan_.share(rank_), plan::fingerprint(job_));
+  auto& replica = system_->add<Replica>("replica", Replica::Setup{.share = share(), .rank = rank_, .first = part_ == 0,
+                                                                   .job = plan::fingerprint(job_)});
   replica_ = replica.self();
   Evaluator* evaluator = nullptr;
   auto& writer = system_->add<CheckpointWriter>(
-      "checkpoint-writer", CheckpointWriter::Setup{.plan = plan_, .replica = rank_, .shards = shards_, .storage = *storage_, .disk = *disk_,
+      "checkpoint-writer", CheckpointWriter::Setup{.plan = plan_, .rank = rank_, .shards = shards_, .storage = *storage_, .disk = *disk_,
                                                    .clock = world_.clock, .output = job_.job.output, .config = plan::resolved(job_),
                                                    .seed = seed, .keep_latest_k = job_.checkpoint.keep_latest_k});
+  if (evaluates()) {
+    evaluator = &system_->add<Evaluator>("evaluator",
+                                         BatchFeed::Setup{.port = "batch-", .source = *validation_data_, .geometry = plan_.geometry,
+                                                          .samples = {}, .loader = *loader_, .inputs = evaluation_inputs},
+                                         plan_.evaluation_batches);
+  }
   std::vector<actor::Ref> writers;
   actor::Ref assigner;
   if (leads()) {
-    if (plan_.evaluation_batches > 0) {
-      evaluator = &system_->add<Evaluator>("evaluator",
-                                           BatchFeed::Setup{.port = "batch-", .source = *validation_data_, .geometry = plan_.geometry,
-                                                            .samples = {}, .loader = *loader_, .inputs = evaluation_inputs},
-                                           plan_.evaluation_batches);
-    }
     auto& reporter = system_->add<Reporter>(
         "reporter", Reporter::Setup{.plan = plan_, .metrics_path = metrics_path(job_), .metrics = *metrics_, .tokens = start_.tokens,
                                     .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
@@ -359,13 +370,15 @@ void TrainingJob::build() {
     auto& ledger = system_->add<Ledger>("ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save,
                                                                 .hold_after = options_.hold_after, .compute = *compute_});
     ledger_ = ledger.self();
-    std::vector<actor::Ref> replicas{replica.self()};
+    std::vector<actor::Ref> replicas{replica.self()}, evaluators;
     writers = {writer.self()};
-    for (int rank = 1; rank < plan_.replicas; ++rank) {
+    if (evaluator) evaluators.push_back(evaluator->self());
+    for (int rank = 1; rank < plan_.placement.world(); ++rank) {
+      if (evaluator && rank < plan_.placement.parts) evaluators.push_back(link_->remote(*system_, Rank(rank), "evaluator"));
       replicas.push_back(link_->remote(*system_, Rank(rank), "replica"));
       writers.push_back(link_->remote(*system_, Rank(rank), "checkpoint-writer"));
     }
-    ledger.connect_to(replicas, writer.self(), reporter.self(), evaluator ? evaluator->self() : actor::Ref());
+    ledger.connect_to(replicas, writer.self(), reporter.self(), evaluators);
     if (plan_.pulls) {
       auto& gives = system_->add<Assigner>("assigner", Assigner::Setup{.replicas = plan_.replicas, .micro_batches = plan_.step_micro_batches(),
                                                                        .start = start_.step, .record = std::move(record_)});
@@ -382,25 +395,24 @@ void TrainingJob::build() {
     link_->expose(leads() ? "ledger" : "replica", leads() ? ledger_ : replica.self());
     link_->expose("checkpoint-writer", writer.self());
     if (leads() && plan_.pulls) link_->expose("assigner", assigner);
+    if (evaluator && !leads()) link_->expose("evaluator", evaluator->self());
     world_.transport->on_peer_down([this, agent = replica.self()](Rank rank, const Status& cause) {
       agent.send(PeerWentDown{rank, cause});
+      if (far_) far_->peer_down(rank, cause);
       engine_->peer_down(rank, cause);
       slices_->peer_down(rank, cause);
     });
   }
 
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    const auto& shape = plan_.stages[i];
+    const auto& shape = shapes[i];
     stages[i]->connect_to(device.self(), replica.self(), plan_.pulls && shape.first() ? source.self() : actor::Ref());
     actor::connect(source.feed().out(static_cast<int>(i)), stages[i]->batch, {.credits = shape.batch_credits});
     if (evaluator) {
       actor::connect(evaluator->feed().out(static_cast<int>(i)), stages[i]->evaluation_batch, {.credits = plan::kEvaluationCredits});
     }
-    if (shape.last()) continue;
-    actor::connect(stages[i]->activation_out, stages[i + 1]->activation_in, {.credits = shape.activation_credits});
-    actor::connect(stages[i + 1]->gradient_out, stages[i]->gradient_in, {.credits = plan_.stages[i + 1].gradient_credits});
-    if (evaluator) actor::connect(stages[i]->evaluation_out, stages[i + 1]->evaluation_in, {.credits = plan::kEvaluationCredits});
   }
+  connect_stages({.plan = plan_, .rank = rank_, .stages = stages, .memory = stages_, .evaluates = evaluates(), .far = far_.get()});
   for (auto* shard : shards) {
     shard->connect_to(device.self(), replica.self(), writer.self(), group ? group->self() : actor::Ref());
   }
@@ -416,7 +428,7 @@ TrainingJob::~TrainingJob() {
   if (system_) {
     if (Status status = system_->shutdown(deadline); !status.ok()) log_error(std::string(status.message()));
   }
-  for (auto* stream : {&compute_, &copy_, &loader_, &storage_, &metrics_}) stream->reset();
+  for (auto* stream : {&compute_, &copy_, &loader_, &storage_, &metrics_, &edges_}) stream->reset();
 }
 
 Status TrainingJob::run() {
@@ -456,7 +468,7 @@ Status TrainingJob::meet_at_the_end() {
 }
 
 void TrainingJob::meet_others(comm::Completion met) {
-  engine_->start(kReplicas, comm::OperationId(-1), {.what = "end of the job"}, std::move(met));
+  engine_->start(kAll, comm::OperationId(-1), {.what = "end of the job"}, std::move(met));
 }
 
 void TrainingJob::hold_after(StepId step) { ledger_.send(HoldAfter{step}); }

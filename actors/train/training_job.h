@@ -1,7 +1,7 @@
 // One rank's part of a training job: everything a plan says of it, built, connected, run.
 //
-// Each rank holds a replica of the model. Rank 0 has the ledger, the evaluator, the checkpoint writer and the reporter too; the others
-// reach the ledger by the link. Rank 0 alone writes into the job's folder.
+// Each rank holds a replica of the model, or some of its stages (actors/plan/placement.h). Rank 0 has the ledger, the leading checkpoint
+// writer and the reporter too; the others reach the ledger by the link. The ranks of replica 0 evaluate.
 // The same actors run on real threads and streams or in the deterministic world: what differs comes in through World.
 // Threads: one builds, runs and destroys; request_stop by any.
 // Owns: pool, streams, actors. Errors: a folder in use, a checkpoint that does not fit, a corpus that cannot be read, before anything is
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/control/far_edge.h"
 #include "actors/control/link.h"
 #include "actors/plan/plan.h"
 #include "actors/plan/shard_memory.h"
@@ -90,11 +91,13 @@ class TrainingJob {
   actor::System& system() { return *system_; }
   JobSummary summary() const;
   // Master parameters of a block, for tests; between run()s only.
-  const plan::ShardMemory& shard(BlockIndex block) const { return shards_[static_cast<std::size_t>(block.value)]; }
+  const plan::ShardMemory& shard(BlockIndex block) const { return shards_[static_cast<std::size_t>(block.value - shards_.front().block.value)]; }
 
  private:
   TrainingJob(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options);
-  bool leads() const { return rank_ == 0; }
+  plan::ShardShare share() const { return plan_.share(replica_number_); }
+  bool evaluates() const { return plan_.evaluation_batches > 0 && replica_number_ == 0; }
+  bool leads() const { return rank_.value == 0; }
   Status open_folder();
   Status open_data();
   Status open_record();
@@ -113,7 +116,8 @@ class TrainingJob {
   const plan::Plan plan_;
   const World world_;
   const JobOptions options_;
-  const int rank_;
+  const Rank rank_;
+  const int replica_number_, part_;  // of the replica's stages
   std::optional<checkpoint::RunLock> lock_;
   RunState start_;
   std::optional<data::SampleSource> training_data_, validation_data_;
@@ -121,14 +125,15 @@ class TrainingJob {
 
   // In order of life: what is below uses what is above.
   std::unique_ptr<device::BufferPool> pool_;
-  std::vector<plan::StageMemory> stages_;
+  std::vector<plan::StageMemory> stages_;    // of this process
   std::vector<plan::ShardMemory> shards_;
   std::unique_ptr<checkpoint::Disk> disk_;
   std::unique_ptr<comm::CollectiveEngine> engine_;
   std::unique_ptr<Link> link_;
   std::unique_ptr<comm::Slices> slices_;     // weights whose updates are split
+  std::unique_ptr<FarEdges> far_;
   std::unique_ptr<actor::System> system_;
-  std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_;
+  std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_, edges_;
   actor::Ref ledger_;                        // or what stands for it
   actor::Ref replica_;
 

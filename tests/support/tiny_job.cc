@@ -57,20 +57,26 @@ Outcome read_metrics(const std::string& output) {
   return outcome;
 }
 
+StatusOr<plan::Plan> plan_for(const plan::JobConfig& job, const kernels::Table& kernels, int processes) {
+  plan::Cluster cluster = plan::Cluster::of_this_machine(job);
+  cluster.processes = processes;
+  return plan::make_plan(job, cluster, kernels);
+}
+
 StatusOr<std::unique_ptr<actors::TrainingJob>> make_job(const std::string& config, const std::vector<std::string>& overrides,
                                                         const actors::World& world, bool save) {
   TROUPE_ASSIGN_OR_RETURN(auto job, plan::parse_job_config(config, "test.toml", overrides));
-  TROUPE_ASSIGN_OR_RETURN(auto plan, plan::make_plan(job, plan::Cluster::of_this_machine(job), world.kernels));
+  TROUPE_ASSIGN_OR_RETURN(auto plan, plan_for(job, world.kernels, world.transport ? world.transport->world() : 1));
   return actors::TrainingJob::create(std::move(job), std::move(plan), world, {.save = save, .console = actors::Reporter::Console::kNone});
 }
 
-Outcome run_job(const std::string& config, const std::vector<std::string>& overrides, const kernels::Table& kernels) {
+Outcome run_job(const std::string& config, const std::vector<std::string>& overrides, const kernels::Table& kernels, int processes) {
   const SteadyClock clock;
   const auto job = plan::parse_job_config(config, "test.toml", overrides);
   if (!job.ok()) return {.status = job.status()};
   const auto world = actors::World::on_this_machine(kernels, clock);
   const auto status = [&]() -> Status {
-    if (job->parallelism.data_parallel > 1) return run_replicas(*job, world);
+    if (job->parallelism.data_parallel > 1 || processes > 1) return run_replicas(*job, world, processes);
     TROUPE_ASSIGN_OR_RETURN(auto made, make_job(config, overrides, world));
     return made->run();
   }();  // what it wrote is on the disk
@@ -79,15 +85,15 @@ Outcome run_job(const std::string& config, const std::vector<std::string>& overr
   return outcome;
 }
 
-Status run_replicas(const plan::JobConfig& job, const actors::World& world) {
-  comm::LocalHub hub(job.parallelism.data_parallel);
+Status run_replicas(const plan::JobConfig& job, const actors::World& world, int processes) {
+  TROUPE_ASSIGN_OR_RETURN(auto plan, plan_for(job, world.kernels, processes));
+  comm::LocalHub hub(plan.placement.world());
   std::vector<std::unique_ptr<comm::Transport>> transports;
   std::vector<comm::Transport*> by_rank;
   for (int rank = 0; rank < hub.world(); ++rank) {
     transports.push_back(hub.transport(Rank(rank)));
     by_rank.push_back(transports.back().get());
   }
-  TROUPE_ASSIGN_OR_RETURN(auto plan, plan::make_plan(job, plan::Cluster::of_this_machine(job), world.kernels));
   TROUPE_ASSIGN_OR_RETURN(auto replicas, actors::LocalReplicas::create(job, std::move(plan), world, {.console = actors::Reporter::Console::kNone}, by_rank));
   return replicas->run();
 }

@@ -41,11 +41,15 @@ Outcome read_metrics(const std::string& output);
 StatusOr<std::unique_ptr<actors::TrainingJob>> make_job(const std::string& config, const std::vector<std::string>& overrides,
                                                         const actors::World& world, bool save = true);
 
-// Builds and runs the job of a config text ("[model]...") with overrides, all its replicas in this process; real threads.
-Outcome run_job(const std::string& config, const std::vector<std::string>& overrides, const kernels::Table& kernels);
+// The plan for this machine, over so many processes; 0: one for each replica.
+StatusOr<plan::Plan> plan_for(const plan::JobConfig& job, const kernels::Table& kernels, int processes = 0);
 
-// All replicas of a job in this process, over the transport between threads.
-Status run_replicas(const plan::JobConfig& job, const actors::World& world);
+// Builds and runs the job of a config text ("[model]...") with overrides; real threads. All its ranks are in this process, `processes` of
+// them; 0: one for each replica.
+Outcome run_job(const std::string& config, const std::vector<std::string>& overrides, const kernels::Table& kernels, int processes = 0);
+
+// All ranks of a job in this process, over the transport between threads.
+Status run_replicas(const plan::JobConfig& job, const actors::World& world, int processes = 0);
 
 // A small Llama-style byte model: 4 layers, hidden 32, 4 heads of 8, 2 kv heads, seq_len 16, global_batch 4, fp32, 6 steps.
 std::string tiny_config(const std::string& corpus, const std::string& output);

@@ -35,22 +35,19 @@ JobWorld::~JobWorld() {
 plan::Cluster JobWorld::cluster(const plan::JobConfig& job) const {
   plan::Cluster cluster = plan::Cluster::of_this_machine(job);
   const int ranks_here = place_.world > 1 ? place_.local_world : std::max(1, job.parallelism.data_parallel);
+  if (place_.world > 1) cluster.processes = place_.world;
   if (job.device.threads == 0) cluster.threads = std::max(1, cluster.threads / ranks_here);
   cluster.memory_bytes /= ranks_here;
   return cluster;
 }
 
-Status JobWorld::enter(int replicas, double heartbeat_timeout_s) {
+Status JobWorld::enter(int ranks, double heartbeat_timeout_s) {
   if (place_.world == 1) {
-    if (replicas == 1) return ok();
-    hub_ = std::make_unique<comm::LocalHub>(replicas);
-    for (int rank = 0; rank < replicas; ++rank) owned_.push_back(hub_->transport(Rank(rank)));
+    if (ranks == 1) return ok();
+    hub_ = std::make_unique<comm::LocalHub>(ranks);
+    for (int rank = 0; rank < ranks; ++rank) owned_.push_back(hub_->transport(Rank(rank)));
   } else {
-    if (replicas != place_.world) {
-      return absl::InvalidArgumentError(absl::StrCat("parallelism.data_parallel = ", replicas, " but the job has ", place_.world, " processes (",
-                                                     place_.found_in, "): set parallelism.data_parallel = ", place_.world, ", or start ",
-                                                     replicas, " processes"));
-    }
+    TROUPE_CHECK(ranks == place_.world) << "a plan for " << ranks << " processes in a job of " << place_.world;
     TROUPE_ASSIGN_OR_RETURN(auto transport, comm::UcxTransport::open({.rank = place_.rank, .world = place_.world,
                                                                       .job = XXH3_64bits(place_.secret.data(), place_.secret.size()),
                                                                       .heartbeat_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(heartbeat_timeout_s * 1e9))}));

@@ -1,7 +1,6 @@
-// What joins the replicas of a job that this process takes part in: UCX between processes, threads' queues within one.
+// What joins the ranks of a job that this process takes part in: UCX between processes, threads' queues within one.
 //
-// Threads: one. Owns: the transports, the connection to the job's store. Errors: those of comm/join and of UCX; a number of processes
-// that is not the number of replicas is kInvalidArgument.
+// Threads: one. Owns: the transports, the connection to the job's store. Errors: those of comm/join and of UCX.
 #pragma once
 
 #include <functional>
@@ -27,9 +26,9 @@ class JobWorld {
   // This machine's share for one rank, with `job`'s settings.
   plan::Cluster cluster(const plan::JobConfig& job) const;
 
-  // Meets the other processes. `replicas` is what the plan has.
-  Status enter(int replicas, double heartbeat_timeout_s);
-  // One for each replica in this process, by rank; empty where there is only one in all.
+  // Meets the other processes. `ranks` is what the plan has, for this cluster: as many as there are processes, or all in this one.
+  Status enter(int ranks, double heartbeat_timeout_s);
+  // One for each rank in this process; empty where there is only one in all.
   const std::vector<comm::Transport*>& transports() const { return transports_; }
   // From another thread, once, if the store says that a rank failed or was lost: sooner than the transport may know, and also before that
   // rank was ever heard of.

@@ -67,7 +67,7 @@ Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWat
   TROUPE_ASSIGN_OR_RETURN(planned.plan, plan::make_plan(planned.job, planned.cluster, kernels::cpu::table()));
   TROUPE_RETURN_IF_ERROR(plan::ready_to_train(planned.job));
   TROUPE_RETURN_IF_ERROR(plan::fits(planned.plan, planned.cluster));
-  TROUPE_RETURN_IF_ERROR(job_world.enter(planned.plan.replicas, planned.job.job.heartbeat_timeout_s));
+  TROUPE_RETURN_IF_ERROR(job_world.enter(planned.plan.placement.world(), planned.job.job.heartbeat_timeout_s));
 
   const SteadyClock clock;
   auto world = actors::World::on_this_machine(kernels::cpu::table(), clock);
@@ -79,9 +79,9 @@ Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWat
   const auto announce = [&] {  // the folder is ours, the memory is there
     if (!job_world.leads()) return;
     log_info(absl::StrCat(planned.plan.parameters, " parameters, ", planned.plan.replicas, " replica(s) of ", planned.plan.stages.size(),
-                          " stage(s), ", planned.plan.threads, " threads each, kernels ", world.kernels.name, ", output ",
-                          planned.job.job.output));
-    log_info(absl::StrCat("mfu = flops of a replica's step / step_s / ", static_cast<std::int64_t>(options.peak_flops_per_s / 1e9),
+                          " stage(s) in ", job_world.place().world, " process(es), ", planned.plan.threads, " threads a rank, kernels ",
+                          world.kernels.name, ", output ", planned.job.job.output));
+    log_info(absl::StrCat("mfu = flops of a step / ranks / step_s / ", static_cast<std::int64_t>(options.peak_flops_per_s / 1e9),
                           " GFLOP/s, the best matrix product measured now"));
   };
   if (job_world.transports().size() > 1) {

@@ -121,7 +121,7 @@ TEST_F(Failure, AnotherNumberOfProcessesThanReplicasIsRefused) {
 TEST_F(Failure, RanksWithDifferentConfigsAreRefused) {
   const Ended ended = run_by_shell("", "--optimizer.beta1=0.$((8 + TROUPE_RANK))");
   EXPECT_NE(ended.exit_code, 0);
-  EXPECT_THAT(ended.err, HasSubstr("replica 1 runs another config than this process"));
+  EXPECT_THAT(ended.err, HasSubstr("rank 1 runs another config than this process"));
   expect_nobody_left();
 }
 

@@ -39,7 +39,7 @@ class WithSlowNotifications final : public StreamDecorator {
 // Control messages that the mailbox of `actor` may hold besides those of edges: one per (sender, kind).
 std::int64_t control_bound(const std::string& actor, const JobShape& shape, int blocks, int max_operations, std::int64_t edge_bound) {
   const std::int64_t life = 3;                                                    // start, orderly stop, stop now
-  const std::int64_t replicas = shape.replicas;
+  const std::int64_t replicas = shape.world();                                    // their agents
   // Where replicas pull: a question, said again for each that finishes meanwhile.
   const std::int64_t asked = shape.pulls ? shape.pipeline + 2 : 0, pulls = shape.pulls ? 1 : 0;
   if (actor == "assigner") return life + replicas * asked + 1;                    // its timer
@@ -60,6 +60,8 @@ std::int64_t control_bound(const std::string& actor, const JobShape& shape, int 
   if (absl::StartsWith(actor, "ledger@")) return life + blocks + 4;               // norms; loss, fed, updated, evaluated
   if (absl::StartsWith(actor, "replica@")) return life + 4 + pulls;               // open, decided, snapshot, ended, assigned
   if (absl::StartsWith(actor, "checkpoint-writer@")) return life + 2;
+  if (absl::StartsWith(actor, "evaluator@")) return life + 1;
+  if (absl::StrContains(actor, "@")) return life + 2 + 8;                         // an edge's far end: a word per slot; its failure
   return 1'000'000;                                                               // the supervisor: every end of an actor
 }
 
@@ -107,13 +109,20 @@ JobShape JobShape::of_replicas(std::uint64_t seed) {
           .zero = static_cast<int>(seed / 2 % 4), .prefetch = bit(5) ? 0 : 1};
 }
 
+JobShape JobShape::of_parts(std::uint64_t seed) {
+  const auto bit = [seed](int which) { return (seed >> which) % 2 == 1; };
+  return {.pipeline = 4, .evaluate = bit(4), .save = bit(5), .replicas = bit(1) ? 2 : 1, .zero = bit(1) && bit(2) ? 1 : 0,
+          .parts = bit(0) ? 4 : 2, .layers = 4};
+}
+
 std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
   std::vector<std::string> all{absl::StrCat("--parallelism.pipeline=", pipeline),
-                               absl::StrCat("--model.tied_embeddings=", tied ? "true" : "false")};
+                               absl::StrCat("--model.tied_embeddings=", tied ? "true" : "false"),
+                               "--training.dtype=" + dtype};
   if (replicas > 1) {
     for (auto text : {absl::StrCat("--parallelism.data_parallel=", replicas), absl::StrCat("--parallelism.zero=", zero),
-                      absl::StrCat("--parallelism.prefetch=", prefetch),
-                      std::string("--model.layers=2"), std::string("--model.hidden=64"), std::string("--model.intermediate=96")}) {
+                      absl::StrCat("--parallelism.prefetch=", prefetch), absl::StrCat("--model.layers=", layers),
+                      std::string("--model.hidden=64"), std::string("--model.intermediate=96")}) {
       all.push_back(text);
     }
   }
@@ -131,8 +140,9 @@ std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
 }
 
 std::string JobShape::describe() const {
-  return absl::StrCat(replicas > 1 ? absl::StrCat(replicas, " replicas, ZeRO-", zero, ", ") : "", "pipeline ", pipeline, tied ? ", tied" : "", evaluate ? ", evaluation" : "", save ? ", saves" : "",
-                      pulls ? ", pulled" : "");
+  return absl::StrCat(replicas > 1 ? absl::StrCat(replicas, " replicas, ZeRO-", zero, ", ") : "", "pipeline ", pipeline,
+                      parts > 1 ? absl::StrCat(" in ", parts, " processes each") : "", tied ? ", tied" : "", evaluate ? ", evaluation" : "",
+                      save ? ", saves" : "", pulls ? ", pulled" : "");
 }
 
 std::string broken_credits(const std::vector<std::shared_ptr<const trace::EdgeProbe>>& edges) {
@@ -237,14 +247,14 @@ Trial run_trial(std::uint64_t seed, const JobShape& shape, const std::string& co
                 const TrialOptions& options) {
   actor::SimWorld sim(seed, 0);
   std::unique_ptr<comm::SimNetwork> network;
-  if (shape.replicas > 1) {
-    comm::SimNetworkOptions how{.world = shape.replicas, .seed = seed};
+  if (shape.world() > 1) {
+    comm::SimNetworkOptions how{.world = shape.world(), .seed = seed};
     how.eager_bytes_most = seed % 3 == 0 ? 0 : 8'192;
     how.told_of_a_crash = seed % 2 == 0 ? 0 : 0.5;
     network = std::make_unique<comm::SimNetwork>(sim.clock(), how);
     sim.add(*network);
   }
-  std::vector<Process> processes(static_cast<std::size_t>(shape.replicas));
+  std::vector<Process> processes(static_cast<std::size_t>(shape.world()));
   for (std::size_t i = 0; i < processes.size(); ++i) {
     Process& process = processes[i];
     const Rank rank(static_cast<std::int32_t>(i));
@@ -301,8 +311,8 @@ Trial run_trial(std::uint64_t seed, const JobShape& shape, const std::string& co
     if (!network || !network->has_crashed(Rank(static_cast<std::int32_t>(i)))) add(trial.unfinished, i, process.watch->unfinished());
     trial.ends.push_back(process.end);
   }
-  for (int from = 0; network && from < shape.replicas; ++from) {
-    for (int to = 0; to < shape.replicas; ++to) {
+  for (int from = 0; network && from < shape.world(); ++from) {
+    for (int to = 0; to < shape.world(); ++to) {
       const auto& traffic = network->traffic(Rank(from), Rank(to));
       if (traffic.sent != traffic.arrived + traffic.lost && !network->has_crashed(Rank(to))) {
         add(trial.broken, static_cast<std::size_t>(to),

@@ -1,6 +1,6 @@
 // One training job in the deterministic world: which job, which faults, what must hold after every event, what came out.
 //
-// A job of several replicas is as many processes: each a TrainingJob with Systems, streams and memory of its own, joined by the simulated
+// A job of several ranks is as many processes: each a TrainingJob with Systems, streams and memory of its own, joined by the simulated
 // network. Threads: one. A trial's seed chooses the order of events, how long the work of each stream and each packet takes, and when
 // each process starts.
 #pragma once
@@ -60,11 +60,17 @@ struct JobShape {
   int replicas = 1, zero = 0, prefetch = 1;
   bool pulls = false;           // 12 micro-batches a step then
   std::string replay = {};      // whose assignment is followed
+  int parts = 1;                // processes of each replica
+  int layers = 2;               // of several replicas; one has 4
+  std::string dtype = "fp32";
 
+  int world() const { return replicas * parts; }
   // Goes through all of them as the seed goes up.
   static JobShape of(std::uint64_t seed);
   // Two layers, blocks of two chunks of the norm: with ZeRO-1 and 4 replicas some hold a part and some none.
   static JobShape of_replicas(std::uint64_t seed);
+  // Four stages in 2 and 4 processes each for one and two replicas.
+  static JobShape of_parts(std::uint64_t seed);
   std::vector<std::string> overrides(const std::string& corpus) const;
   std::string describe() const;
 };
@@ -114,7 +120,7 @@ struct TrialOptions {
   std::function<std::unique_ptr<device::Stream>(std::unique_ptr<device::Stream> stream, Rank rank)> wrap;
   // Looks at the job, that of rank 0, after every event.
   std::function<void(actors::TrainingJob& job)> after_each_event;
-  // Plants faults into the network of several replicas, before anything starts.
+  // Plants faults into the network of several processes, before anything starts.
   std::function<void(comm::SimNetwork& network)> befall;
 };
 

@@ -42,7 +42,7 @@ class Ledger : public testing::Test {
       replicas_.push_back(&world_.system().add<Replica>("replica-" + std::to_string(i)));
       replicas.push_back(replicas_.back()->self());
     }
-    ledger.connect_to(replicas, writer_.self(), reporter_.self(), evaluator_.self());
+    ledger.connect_to(replicas, writer_.self(), reporter_.self(), {evaluator_.self()});
     world_.start();
     if (all_ready) updated(start.step.value);
   }
@@ -62,7 +62,7 @@ class Ledger : public testing::Test {
     tell(StepLossMeasured{StepId(step), {loss * kTokens, kTokens}});
   }
   void updated(std::int64_t step) {
-    for (int i = plan_.replicas; i-- > 0;) tell(ReplicaUpdated{StepId(step), i, plan::fingerprint(job_)});
+    for (int i = plan_.replicas; i-- > 0;) tell(ReplicaUpdated{StepId(step), Rank(i), plan::fingerprint(job_)});
   }
   void whole_step(std::int64_t step, double loss = 2, double norm = 0.5) {
     measured(step, loss, norm);
@@ -128,9 +128,9 @@ TEST_F(Ledger, FoldsTheLossesOfAllReplicasInTheirOrder) {
     ASSERT_EQ(replica->count<StepDecided>(), 1u);
     EXPECT_NEAR(replica->last<StepDecided>().gradient_scale, 1.0 / 40, 1e-15);
   }
-  tell(ReplicaUpdated{StepId(1), 1, plan::fingerprint(job_)});
+  tell(ReplicaUpdated{StepId(1), Rank(1), plan::fingerprint(job_)});
   EXPECT_EQ(reporter_.count<StepClosed>(), 0u);  // replica 0 still updates
-  tell(ReplicaUpdated{StepId(1), 0, plan::fingerprint(job_)});
+  tell(ReplicaUpdated{StepId(1), Rank(0), plan::fingerprint(job_)});
   ASSERT_EQ(reporter_.count<StepClosed>(), 1u);
   EXPECT_NEAR(report().loss, 100.0 / 40, 1e-15);
   EXPECT_EQ(report().tokens, 40);
@@ -158,21 +158,21 @@ TEST_F(Ledger, AddsTheNormsOfAllPartsOfABlock) {
     tell(NormMeasured{StepId(1), BlockIndex(block), 16.0 / blocks(), 0});
   }
   ASSERT_EQ(replicas_.back()->count<StepDecided>(), 1u);
-  for (int replica : {0, 1}) tell(ReplicaUpdated{StepId(1), replica, plan::fingerprint(job_)});
+  for (int replica : {0, 1}) tell(ReplicaUpdated{StepId(1), Rank(replica), plan::fingerprint(job_)});
   EXPECT_NEAR(report().grad_norm, 5.0 / 20, 1e-12);
 }
 
 TEST_F(Ledger, RefusesAReplicaThatBeginsElsewhere) {
   begin({"--parallelism.data_parallel=2"}, {}, false, /*all_ready=*/false);
-  tell(ReplicaUpdated{StepId(3), 1, plan::fingerprint(job_)});
+  tell(ReplicaUpdated{StepId(3), Rank(1), plan::fingerprint(job_)});
   EXPECT_EQ(world_.system().outcome().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(world_.system().outcome().message()), HasSubstr("replica 1 resumed after step 3, this process after step 0"));
+  EXPECT_THAT(std::string(world_.system().outcome().message()), HasSubstr("rank 1 resumed after step 3, this process after step 0"));
 }
 
 TEST_F(Ledger, RefusesAReplicaWithAnotherConfig) {
   begin({"--parallelism.data_parallel=2"}, {}, false, /*all_ready=*/false);
-  tell(ReplicaUpdated{StepId(0), 1, plan::fingerprint(job_) + 1});
-  EXPECT_THAT(std::string(world_.system().outcome().message()), HasSubstr("replica 1 runs another config"));
+  tell(ReplicaUpdated{StepId(0), Rank(1), plan::fingerprint(job_) + 1});
+  EXPECT_THAT(std::string(world_.system().outcome().message()), HasSubstr("rank 1 runs another config"));
 }
 
 TEST_F(Ledger, TakesASecondClosingOfAStepForABug) {

@@ -96,8 +96,11 @@ TEST_F(LinkTest, BringsEveryMessageAsItWas) {
   EXPECT_EQ(decided.update, 6);
   EXPECT_EQ(decided.learning_rate, 5e-324);
   EXPECT_EQ(decided.gradient_scale, -1.5);
-  remote_.send(ReplicaUpdated{StepId(6), 7, 8});
+  remote_.send(ReplicaUpdated{StepId(6), Rank(7), 8});
   EXPECT_EQ(listener_.wait_for<ReplicaUpdated>().job, 8u);
+  EXPECT_EQ(listener_.wait_for<ReplicaUpdated>().rank, Rank(7));
+  remote_.send(EvaluationRequested{StepId(11)});
+  EXPECT_EQ(listener_.wait_for<EvaluationRequested>().step, StepId(11));
   remote_.send(EvaluationMeasured{StepId(7), {1, 2}});
   EXPECT_EQ(listener_.wait_for<EvaluationMeasured>().total.tokens, 2);
   remote_.send(JobEnded{absl::DataLossError("a torn file")});
@@ -106,9 +109,9 @@ TEST_F(LinkTest, BringsEveryMessageAsItWas) {
   EXPECT_EQ(listener_.wait_for<SnapshotRequested>().step, StepId(8));
   remote_.send(WriteShard{StepId(9)});
   EXPECT_EQ(listener_.wait_for<WriteShard>().step, StepId(9));
-  remote_.send(ShardWritten{StepId(10), 3, absl::ResourceExhaustedError("disk full")});
+  remote_.send(ShardWritten{StepId(10), Rank(3), absl::ResourceExhaustedError("disk full")});
   EXPECT_EQ(listener_.wait_for<ShardWritten>().result, absl::ResourceExhaustedError("disk full"));
-  EXPECT_EQ(listener_.wait_for<ShardWritten>().replica, 3);
+  EXPECT_EQ(listener_.wait_for<ShardWritten>().rank, Rank(3));
   remote_.send(MicroBatchAsked{.step = StepId(11), .next = 1, .finished = 2, .open = true, .pace_ns = 1L << 40, .replica = 3});
   const auto asked = listener_.wait_for<MicroBatchAsked>();
   EXPECT_EQ(asked.step, StepId(11));
