@@ -92,10 +92,10 @@ std::int64_t chunk_of(std::int64_t rows, std::int64_t padded_vocabulary) {
   return std::min(rows, ((rows + chunks - 1) / chunks + 31) / 32 * 32);
 }
 
-std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels) {
+std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels, bool with_head) {
   const auto& m = plan.model;
   const auto& g = plan.geometry;
-  std::int64_t scratch = kernels::cross_entropy_scratch_bytes(plan.chunk_tokens, m.padded_vocabulary, m.hidden, plan.threads);
+  std::int64_t scratch = with_head ? kernels::cross_entropy_scratch_bytes(plan.chunk_tokens, m.padded_vocabulary, m.hidden, plan.threads) : 0;
   const auto product = [&](std::int64_t in, std::int64_t out) {
     scratch = std::max(scratch, kernels.matmul_scratch_bytes(g.rows(), in, out, g.compute, plan.threads));
   };
@@ -107,7 +107,7 @@ std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels) {
   return scratch;
 }
 
-ProcessMemory memory_of(const Plan& plan, int part) {
+ProcessMemory memory_of(const Plan& plan, int part, const kernels::Table& kernels) {
   device::CountingAllocator count;
   for (const auto& stage : plan.stages_of(part)) StageMemory::take(plan.model, stage, plan.stage_options(stage), count);
   for (const auto& block : plan.blocks_of(part)) {
@@ -119,15 +119,16 @@ ProcessMemory memory_of(const Plan& plan, int part) {
     }
     ShardMemory::take(plan.model, block, plan.geometry.compute, plan.snapshots, count, plan.share(largest));
   }
-  count.take("scratch", device::DType::kU8, {plan.scratch_bytes});
-  ProcessMemory memory{.bytes = count.bytes_by_term(), .pool_bytes = count.total_bytes()};
+  const std::int64_t scratch = scratch_of(plan, kernels, plan.stages_of(part).back().last());
+  count.take("scratch", device::DType::kU8, {scratch});
+  ProcessMemory memory{.bytes = count.bytes_by_term(), .scratch_bytes = scratch, .pool_bytes = count.total_bytes()};
   memory.bytes["process"] = kProcessBytes;
   memory.total_bytes = memory.pool_bytes + kProcessBytes;
   return memory;
 }
 
-void count_memory(Plan& plan) {
-  for (int part = 0; part < plan.placement.parts; ++part) plan.memory.push_back(memory_of(plan, part));
+void count_memory(Plan& plan, const kernels::Table& kernels) {
+  for (int part = 0; part < plan.placement.parts; ++part) plan.memory.push_back(memory_of(plan, part, kernels));
   const auto& most = *std::max_element(plan.memory.begin(), plan.memory.end(),
                                        [](const auto& a, const auto& b) { return a.total_bytes < b.total_bytes; });
   plan.memory_bytes = most.bytes;
@@ -211,9 +212,9 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.flops_per_step =
       models::training_flops_per_token(plan.model, plan.geometry.seq_len) * static_cast<double>(plan.tokens_per_step());
   plan.chunk_tokens = chunk_of(plan.geometry.rows(), plan.model.padded_vocabulary);
-  plan.scratch_bytes = scratch_of(plan, kernels);
+  plan.scratch_bytes = scratch_of(plan, kernels, true);
   plan.edges = edges_of(plan);
-  count_memory(plan);
+  count_memory(plan, kernels);
   return plan;
 }
 

@@ -40,6 +40,7 @@ struct EdgePlan {
 // What a process takes.
 struct ProcessMemory {
   std::map<std::string, std::int64_t> bytes;  // by term; "process" is code, stacks, libraries
+  std::int64_t scratch_bytes = 0;      // of the compute stream
   std::int64_t pool_bytes = 0;         // what the device pool must hold
   std::int64_t total_bytes = 0;
 };
@@ -66,7 +67,7 @@ struct Plan {
 
   std::int64_t parameters = 0;
   double flops_per_step = 0;           // models/flops.h; of all replicas
-  std::int64_t scratch_bytes = 0;      // of the compute stream
+  std::int64_t scratch_bytes = 0;      // of the compute stream, for all stages
   std::int64_t chunk_tokens = 0;       // of the fused head
   std::vector<ProcessMemory> memory;   // by part of a replica
 

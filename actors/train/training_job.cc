@@ -259,7 +259,7 @@ void TrainingJob::build() {
   const auto& model = plan_.model;
   const auto seed = static_cast<std::uint64_t>(job_.job.seed);
   system_ = std::make_unique<actor::System>(world_.system);
-  device::Buffer scratch = pool_->take("scratch", plan_.scratch_bytes);
+  device::Buffer scratch = pool_->take("scratch", plan_.memory[static_cast<std::size_t>(part_)].scratch_bytes);
   compute_ = world_.make_stream("compute", plan_.threads, std::move(scratch));
   copy_ = world_.make_stream("copy", 1, {});
   loader_ = world_.make_stream("loader", 1, {});

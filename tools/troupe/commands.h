@@ -24,6 +24,7 @@ int all_cores();
 struct ConfigArguments {
   std::string config;                  // a TOML file
   std::vector<std::string> overrides;  // --section.key=value
+  int processes = 0;                   // plan: of the job; 0: one for each replica
 };
 Status train(const ConfigArguments& arguments);
 Status plan(const ConfigArguments& arguments);
@@ -35,6 +36,7 @@ struct ManifestArguments {
   std::string config;
   std::vector<std::string> overrides;
   std::string binary = "troupe";       // where the nodes find it
+  int ranks = 0;                       // of the job; 0: one for each replica
   int ranks_per_node = 8, cpus_per_rank = 1;
   std::string time, partition;         // Slurm
   std::string image, mount = "/shared", claim = "shared";  // Kubernetes: the folder that all ranks see

@@ -33,13 +33,18 @@ class Commands {
     runs_.emplace_back(command, [=] { return exit_code(run(*arguments)); });
   }
   // A command of a config file and overrides of its keys.
-  void add(const char* name, const char* what, Status (*run)(const ConfigArguments&)) {
+  void add(const char* name, const char* what, Status (*run)(const ConfigArguments&),
+           const std::function<void(CLI::App&, ConfigArguments&)>& declare = {}) {
     CLI::App* command = app_.add_subcommand(name, what);
-    const auto config = std::make_shared<std::string>();
-    command->add_option("config", *config, "a TOML file; see tools/configs")->required();
+    const auto arguments = std::make_shared<ConfigArguments>();
+    command->add_option("config", arguments->config, "a TOML file; see tools/configs")->required();
+    if (declare) declare(*command, *arguments);
     command->allow_extras();
     command->footer("Every setting of the file can be overridden: --training.steps=20");
-    runs_.emplace_back(command, [=] { return exit_code(run({*config, command->remaining()})); });
+    runs_.emplace_back(command, [=] {
+      arguments->overrides = command->remaining();
+      return exit_code(run(*arguments));
+    });
   }
   // A command of options and a program with its own arguments: all from the first word that is no option. `behind`: "--" and what follows.
   template <class A, class Declare>
@@ -90,6 +95,7 @@ void declare_manifest(CLI::App& app, ManifestArguments& a) {
   app.add_option("config", a.config, "a TOML file, as the ranks will see it")->required();
   app.add_option("--set", a.overrides, "--section.key=value for train; may be repeated")->take_all()->allow_extra_args(false);
   app.add_option("--binary", a.binary, "where the nodes find this program")->capture_default_str();
+  app.add_option("--ranks", a.ranks, "of the job; left out: one for each replica")->check(CLI::PositiveNumber);
   app.add_option("--ranks-per-node", a.ranks_per_node, "at most")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--cpus-per-rank", a.cpus_per_rank, "cores of a rank")->capture_default_str()->check(CLI::PositiveNumber);
 }
@@ -192,7 +198,9 @@ void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& 
   CLI::App& manifest = commands.group("manifest", "print what starts a config's job on a cluster");
   commands.add(manifest, "slurm", "a batch script for sbatch", manifest_slurm, declare_manifest_slurm);
   commands.add(manifest, "kubernetes", "an indexed Job and its Service, for kubectl apply", manifest_kubernetes, declare_manifest_kubernetes);
-  commands.add("plan", "print placement, edges, credits, memory and cost of a config", plan);
+  commands.add("plan", "print placement, edges, credits, memory and cost of a config", plan, [](CLI::App& app_of_plan, ConfigArguments& a) {
+    app_of_plan.add_option("--processes", a.processes, "of the job; left out: one for each replica")->check(CLI::PositiveNumber);
+  });
   commands.add("launch", "start a program as the ranks of a job, here and on other hosts", launch, behind, declare_launch);
   commands.add(app, "generate", "write text with a checkpoint's weights", generate, declare_generate);
   commands.add(app, "report", "say what a run has come to", report, one_path("output", "a run's output folder"));

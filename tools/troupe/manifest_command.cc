@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "actors/plan/job_config.h"
+#include "actors/plan/placement.h"
 #include "tools/troupe/commands.h"
 
 namespace troupe::tool {
@@ -31,11 +32,13 @@ StatusOr<Job> job_of(const ManifestArguments& arguments) {
   for (const char c : std::filesystem::path(arguments.config).stem().string()) {
     job.name += absl::ascii_isalnum(static_cast<unsigned char>(c)) ? absl::ascii_tolower(static_cast<unsigned char>(c)) : '-';
   }
-  job.ranks = job.config.parallelism.data_parallel;
+  const auto& parallelism = job.config.parallelism;
+  TROUPE_ASSIGN_OR_RETURN(const auto placement, plan::Placement::of(parallelism.data_parallel, parallelism.pipeline, arguments.ranks));
+  job.ranks = placement.world();
   job.per_node = std::min(job.ranks, arguments.ranks_per_node);
   if (job.ranks % job.per_node != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--ranks-per-node ", job.per_node, " does not divide parallelism.data_parallel = ", job.ranks,
-                                                   ": all nodes get as many"));
+    return absl::InvalidArgumentError(absl::StrCat("--ranks-per-node ", job.per_node, " does not divide the ", job.ranks,
+                                                   " ranks of the job: all nodes get as many"));
   }
   job.nodes = job.ranks / job.per_node;
   job.command = quoted(arguments.binary) + " train " + quoted(arguments.config);

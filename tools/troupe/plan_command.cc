@@ -9,6 +9,7 @@ StatusOr<Planned> load_plan(const ConfigArguments& arguments) {
   Planned planned;
   TROUPE_ASSIGN_OR_RETURN(planned.job, plan::load_job_config(arguments.config, arguments.overrides));
   planned.cluster = plan::Cluster::of_this_machine(planned.job);
+  planned.cluster.processes = arguments.processes;
   TROUPE_ASSIGN_OR_RETURN(planned.plan, plan::make_plan(planned.job, planned.cluster, kernels::cpu::table()));
   return planned;
 }

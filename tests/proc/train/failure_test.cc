@@ -65,6 +65,16 @@ TEST_F(Failure, AStoppedRankEndsTheJobWithinTenSecondsByDefault) {
   expect_nobody_left();
 }
 
+// Rank 1 has stages in the middle of the pipeline.
+TEST_F(Failure, AKilledMiddleOfAPipelineEndsTheJobAndIsNamed) {
+  begin(4, {"--parallelism.data_parallel=1", "--parallelism.pipeline=4"});
+  kill(pid_of_rank(output(), 1), SIGKILL);
+  const Ended& ended = job_->wait(kSoon);
+  EXPECT_EQ(ended.exit_code, 128 + SIGKILL);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("rank 1"), HasSubstr("signal 9"))) << ended.err;
+  expect_nobody_left();
+}
+
 // CASES A15: UCX says nothing of a stopped peer.
 TEST_F(Failure, AStoppedRankEndsTheJobAndIsNamed) {
   begin(2, {"--job.heartbeat_timeout_s=1.5"});
@@ -114,7 +124,7 @@ TEST_F(Failure, ARankOfAnotherHostThatIsKilledIsNamed) {
 TEST_F(Failure, AnotherNumberOfProcessesThanReplicasIsRefused) {
   const Ended ended = run_tool(launched(run_, 2, "job", {"--parallelism.data_parallel=4"}), run_.folder());
   EXPECT_EQ(ended.exit_code, 2);
-  EXPECT_THAT(ended.err, AllOf(HasSubstr("parallelism.data_parallel = 4"), HasSubstr("2 processes"), HasSubstr("set parallelism.data_parallel = 2")));
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("parallelism.data_parallel = 4"), HasSubstr("2 processes"), HasSubstr("Start 4 (troupe launch")));
   EXPECT_FALSE(std::filesystem::exists(output()));
 }
 

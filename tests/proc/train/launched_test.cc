@@ -51,6 +51,35 @@ TEST(Launched, ProcessesGiveTheLossesOfOneAndTheBitsOfReplicasInOneProcess) {
   EXPECT_EQ(steps_of(run.output("two-zero-2")), steps_of(run.output("two-zero-3")));
 }
 
+// Stages in several processes, by the same edges: bit for bit those of one process.
+TEST(Launched, StagesInSeveralProcessesGiveTheBitsOfOne) {
+  const TinyRun run;
+  for (const char* dtype : {"fp32", "bf16"}) {
+    const std::vector<std::string> settings{"--parallelism.data_parallel=1", "--parallelism.pipeline=4", std::string("--training.dtype=") + dtype};
+    const std::string one = std::string("one-") + dtype;
+    ASSERT_EQ(run_tool(alone(run, one, settings), run.folder()).exit_code, 0);
+    ASSERT_FALSE(steps_of(run.output(one)).empty());
+    for (const int ranks : {2, 4}) {
+      const std::string name = std::string(dtype) + "-" + std::to_string(ranks);
+      const Ended ended = run_tool(launched(run, ranks, name, settings), run.folder());
+      ASSERT_EQ(ended.exit_code, 0) << ended.err;
+      EXPECT_EQ(steps_of(run.output(one)), steps_of(run.output(name))) << name;
+    }
+  }
+}
+
+TEST(Launched, ReplicasOfSeveralProcessesGiveTheBitsOfReplicasOfOne) {
+  const TinyRun run;
+  ASSERT_EQ(run_tool(launched(run, 2, "two", {"--parallelism.pipeline=2"}), run.folder()).exit_code, 0);
+  for (const char* zero : {"0", "1"}) {
+    const std::string name = std::string("four-") + zero;
+    const Ended ended = run_tool(launched(run, 4, name, {"--parallelism.data_parallel=2", "--parallelism.pipeline=2", std::string("--parallelism.zero=") + zero}),
+                                 run.folder());
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_EQ(steps_of(run.output("two")), steps_of(run.output(name)));
+  }
+}
+
 TEST(Launched, OpenMpiStartsTheSameJob) {
   if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "skipped because there is no mpirun here";
   const TinyRun run;
