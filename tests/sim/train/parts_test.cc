@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <map>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu.h"
@@ -24,10 +25,10 @@ class Parts : public testing::Test {
 
   // The same job, each replica in one process, on threads.
   const Outcome& whole(const JobShape& shape) {
-    auto& outcome = whole_[{shape.replicas, shape.tied}];
+    auto& outcome = whole_[{shape.replicas, shape.tied, shape.zero >= 2}];
     if (outcome.losses.empty()) {
       JobShape one = shape;
-      one.parts = 1, one.zero = 0, one.evaluate = true, one.save = false;
+      one.parts = 1, one.zero = shape.zero >= 2 ? 2 : 0, one.evaluate = true, one.save = false;
       outcome = run_job(small_config(corpus_, folder(absl::StrCat("whole-", whole_.size()))), one.overrides(corpus_), kernels::cpu::table());
       EXPECT_TRUE(outcome.status.ok()) << outcome.status;
     }
@@ -37,7 +38,7 @@ class Parts : public testing::Test {
   const bool in_memory_ = keep_files_in_memory();
   TemporaryFolder folder_;
   const std::string corpus_ = make_corpus(folder_.path(), 20);
-  std::map<std::pair<int, bool>, Outcome> whole_;  // by replicas and tied; ZeRO, evaluation and saves change no bit
+  std::map<std::tuple<int, bool, bool>, Outcome> whole_;  // by replicas, tied, split gradients; the rest changes no bit
 };
 
 TEST_F(Parts, TrainWithTheBitsOfOneProcess) {

@@ -111,7 +111,7 @@ JobShape JobShape::of_replicas(std::uint64_t seed) {
 
 JobShape JobShape::of_parts(std::uint64_t seed) {
   const auto bit = [seed](int which) { return (seed >> which) % 2 == 1; };
-  return {.pipeline = 4, .evaluate = bit(4), .save = bit(5), .replicas = bit(1) ? 2 : 1, .zero = bit(1) && bit(2) ? 1 : 0,
+  return {.pipeline = 4, .evaluate = bit(4), .save = bit(5), .replicas = bit(1) ? 2 : 1, .zero = bit(1) ? static_cast<int>(seed / 4 % 4) : 0,
           .parts = bit(0) ? 4 : 2, .layers = 4};
 }
 
