@@ -110,15 +110,17 @@ std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels, bool wi
 ProcessMemory memory_of(const Plan& plan, int part, const kernels::Table& kernels) {
   device::CountingAllocator count;
   for (const auto& stage : plan.stages_of(part)) StageMemory::take(plan.model, stage, plan.stage_options(stage), count);
-  for (const auto& block : plan.blocks_of(part)) {
+  const auto count_shard = [&](const models::BlockLayout& block, bool snapshots) {
     // as for the replica whose part is the largest
     const auto parts = plan.share(0).parts(block.elements);
     int largest = 0;
     for (int replica = 1; replica < plan.replicas; ++replica) {
       if (parts.size(replica) > parts.size(largest)) largest = replica;
     }
-    ShardMemory::take(plan.model, block, plan.geometry.compute, plan.snapshots, count, plan.share(largest));
-  }
+    ShardMemory::take(plan.model, block, plan.geometry.compute, snapshots, count, plan.share(largest));
+  };
+  for (const auto& block : plan.blocks_of(part)) count_shard(block, plan.snapshots);
+  if (plan.copies_embedding(part)) count_shard(plan.blocks.front(), false);
   const std::int64_t scratch = scratch_of(plan, kernels, plan.stages_of(part).back().last());
   count.take("scratch", device::DType::kU8, {scratch});
   ProcessMemory memory{.bytes = count.bytes_by_term(), .scratch_bytes = scratch, .pool_bytes = count.total_bytes()};
@@ -186,11 +188,6 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
                                                    plan.model.layers, " layers, so at most ", plan.model.layers, " stages"));
   }
   TROUPE_ASSIGN_OR_RETURN(plan.placement, Placement::of(job.parallelism.data_parallel, job.parallelism.pipeline, cluster.processes));
-  if (plan.model.tied_embeddings && plan.placement.parts > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("model.tied_embeddings = true with parallelism.pipeline = ", job.parallelism.pipeline, " over ",
-                                                   plan.placement.parts, " processes each: not supported yet; start ", plan.placement.replicas,
-                                                   ", one for each replica"));
-  }
   plan.geometry = {job.training.micro_batch, job.training.seq_len,
                    job.training.dtype == ComputeType::kBf16 ? device::DType::kBF16 : device::DType::kF32};
   plan.recompute = recompute_of(job.training.recompute);

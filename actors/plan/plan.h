@@ -80,7 +80,9 @@ struct Plan {
   StageOptions stage_options(const StageShape& shape) const {
     return {geometry, recompute, most_micro_batches(), evaluation_batches, RoomShape::of(*this, shape)};
   }
-  ShardShare share(int replica) const { return {replica, replicas, zero}; }
+  ShardShare share(int replica) const { return {replica, replicas, zero, model.tied_embeddings && placement.parts > 1}; }
+  // The last part has a copy of a tied embedding, where that is not in the same process.
+  bool copies_embedding(int part) const { return share(0).uses_apart && part == placement.parts - 1; }
   // The stages of a part, and its blocks: consecutive ones.
   std::span<const StageShape> stages_of(int part) const;
   std::span<const models::BlockLayout> blocks_of(int part) const;

@@ -23,9 +23,9 @@ GradientRange gradient_range(const models::ModelConfig& model, const std::vector
   return {holder, 0, apart ? rows->offset : layout.elements};
 }
 
-int gradient_uses(const models::ModelConfig& model, BlockIndex block, bool split) {
-  if (block.value == 0) return model.tied_embeddings ? 2 : 1;
-  return block == model.head_block() && split && !model.tied_embeddings ? 2 : 1;
+int gradient_uses(const models::ModelConfig& model, BlockIndex block, const ShardShare& share) {
+  if (block.value == 0) return model.tied_embeddings && !share.uses_apart ? 2 : 1;
+  return block == model.head_block() && share.splits_gradients() && !model.tied_embeddings ? 2 : 1;
 }
 
 RoomShape RoomShape::of(const Plan& plan, const StageShape& shape) {

@@ -17,6 +17,7 @@ namespace troupe::plan {
 using device::Tensor;
 
 struct Plan;
+struct ShardShare;
 struct StageShape;
 
 // What a pass makes of a block's gradient in one go.
@@ -33,8 +34,9 @@ struct GradientRange {
 };
 // `block`: the one that the pass is at. The projection of a tied model belongs to block 0.
 GradientRange gradient_range(const models::ModelConfig& model, const std::vector<models::BlockLayout>& blocks, BlockIndex block, GradientUse use);
-// How many ranges make up a block's gradient. `split`: gradients are reduced range by range, so an untied head has two.
-int gradient_uses(const models::ModelConfig& model, BlockIndex block, bool split);
+// How many ranges of a process make up a block's gradient. Where gradients are split they are reduced range by range, so an untied head has
+// two; a tied embedding has two, unless they are apart.
+int gradient_uses(const models::ModelConfig& model, BlockIndex block, const ShardShare& share);
 
 enum class GradientRoom : std::uint8_t { kEmbedding, kLayer, kProjection };
 inline constexpr int kGradientRooms = 3;  // kinds

@@ -36,7 +36,7 @@ ShardMemory ShardMemory::take(const models::ModelConfig& model, const models::Bl
   memory.m = from.take("optimizer", sums, held);
   memory.v = from.take("optimizer", sums, held);
   memory.gradient = from.take("gradients", sums, share.splits_gradients() ? own : whole);
-  if (model.tied_embeddings && layout.block.value == 0) {
+  if (model.tied_embeddings && layout.block.value == 0 && !share.uses_apart) {
     const auto* rows = layout.group(models::Role::kTokenEmbedding);
     memory.head_begin = rows->offset;
     memory.head_end = rows->offset + rows->shape.elements();

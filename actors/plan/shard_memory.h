@@ -14,6 +14,8 @@ using device::Tensor;
 struct ShardShare {
   int replica = 0, replicas = 1;
   int zero = 0;
+  // A tied embedding's two uses are in different processes: either has a copy of the block and sums its own use.
+  bool uses_apart = false;
 
   // The cut of a block's elements over the replicas, at multiples of the norm's chunks, so that the norm has one order of sums.
   comm::Parts parts(std::int64_t elements) const { return comm::Parts::equal(elements, replicas, kernels::kNormChunk); }
@@ -28,11 +30,13 @@ struct ShardShare {
 // `own`: the part of this replica; `held`: the own part where the optimizer is split, else all.
 struct ShardMemory {
   BlockIndex block;
+  bool copy = false;                 // of a tied embedding, for the head's use: updated as the first, never measured nor saved
   std::int64_t own_begin = 0, own_end = 0, held_begin = 0, held_end = 0;
   Tensor master, m, v;               // [held] fp32
   Tensor gradient;                   // [elements] fp32; [held] where gradients are split
   Tensor weights;                    // [elements] of the compute type, [held] where weights are split; fp32 computes with the master itself
-  Tensor head_gradient;              // [Vp C] fp32: a tied embedding's second use, summed apart; where gradients are split, of the held part
+  Tensor head_gradient;              // [Vp C] fp32: a tied embedding's second use, summed apart; where gradients are split, of the held part;
+                                     // none where the uses are apart
   Tensor norm_chunks;                // [chunks] fp64
   Tensor snapshot_master, snapshot_m, snapshot_v;  // [own] a consistent copy being written; only where checkpoints are taken
 

@@ -64,7 +64,9 @@ std::string record_path(const std::string& folder, int rank) { return absl::StrF
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(Setup setup) : setup_(std::move(setup)) {
+CheckpointWriter::CheckpointWriter(Setup setup)
+    : setup_(std::move(setup)),
+      own_(static_cast<std::size_t>(std::count_if(setup_.shards.begin(), setup_.shards.end(), [](const auto& shard) { return !shard.copy; }))) {
   on(&CheckpointWriter::save_requested);
   on(&CheckpointWriter::snapshot_taken);
   on(&CheckpointWriter::begun);
@@ -92,7 +94,7 @@ void CheckpointWriter::snapshot_taken(SnapshotTaken message) {
 }
 
 void CheckpointWriter::begin_when_complete() {
-  if (!requested_ || snapshot_ != requested_->step || taken_ < setup_.shards.size()) {
+  if (!requested_ || snapshot_ != requested_->step || taken_ < own_) {
     set_state(trace::State::kWaitingForInput, {}, static_cast<std::int64_t>(taken_));
     return;
   }
@@ -122,7 +124,7 @@ void CheckpointWriter::write_shard(WriteShard message) {
 }
 
 void CheckpointWriter::write_when_complete() {
-  if (!asked_ || snapshot_ != *asked_ || taken_ < setup_.shards.size()) return;
+  if (!asked_ || snapshot_ != *asked_ || taken_ < own_) return;
   const StepId step = *std::exchange(asked_, std::nullopt);
   setup_.storage.notify([this, step, leader = writers_.front()](device::StreamContext&) {
     const auto write = [&]() -> Status {
@@ -172,6 +174,7 @@ Status CheckpointWriter::commit(const RunState& state) {
 std::vector<checkpoint::TensorSource> snapshot_sources(const plan::Plan& plan, std::vector<plan::ShardMemory>& shards) {
   std::vector<checkpoint::TensorSource> sources;
   for (const auto& shard : shards) {
+    if (shard.copy) continue;
     for (const auto& parameter : plan.layout_of(shard.block).parameters) {
       const Range part = common(exported(parameter), {shard.own_begin, shard.own_end});
       for (const auto& flat : flats(shard)) {

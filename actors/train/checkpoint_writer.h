@@ -25,7 +25,7 @@ class CheckpointWriter : public actor::Actor {
   struct Setup {
     const plan::Plan& plan;
     Rank rank{0};
-    std::vector<plan::ShardMemory>& shards;  // of this process
+    std::vector<plan::ShardMemory>& shards;  // of this process; copies are not written
     device::Stream& storage;
     const checkpoint::Disk& disk;
     const Clock& clock;
@@ -54,6 +54,7 @@ class CheckpointWriter : public actor::Actor {
   Status commit(const RunState& state);
 
   const Setup setup_;
+  const std::size_t own_;                    // shards that are no copies
   actor::Ref ledger_;
   std::vector<actor::Ref> writers_;
   StepId snapshot_;                          // of this step ...

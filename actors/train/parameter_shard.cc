@@ -44,8 +44,11 @@ void ParameterShard::gradient_ready(BlockGradientReady message) {
   const auto& m = setup_.memory;
   const bool projection = message.use == plan::GradientUse::kProjection;
   const std::int64_t elements = setup_.layout.elements;
-  reduce(message.step, MicroBatchId(0), message.use, projection ? m.head_gradient.view() : m.gradient.view(),
-         projection ? setup_.share.parts(elements, m.head_begin, m.head_end) : setup_.share.parts(elements));
+  if (!projection) return reduce(message.step, MicroBatchId(0), message.use, m.gradient, setup_.share.parts(elements));
+  const auto rows = setup_.layout.group(models::Role::kTokenEmbedding);
+  const std::int64_t begin = rows->offset, end = rows->offset + rows->shape.elements();
+  reduce(message.step, MicroBatchId(0), message.use, m.head_gradient ? m.head_gradient.view() : m.gradient_of(begin, end),
+         setup_.share.parts(elements, begin, end));
 }
 
 void ParameterShard::gradient_in_room(GradientInRoom message) {
@@ -70,11 +73,13 @@ void ParameterShard::reduce(StepId step, MicroBatchId micro_batch, plan::Gradien
 
 comm::OperationId ParameterShard::operation(StepId step, MicroBatchId micro_batch, Over over) const {
   const std::int64_t block = step.value * setup_.model.blocks() + setup_.layout.block.value;
-  return comm::OperationId((block * setup_.micro_batches + micro_batch.value) * 2 + static_cast<std::int64_t>(over));
+  return comm::OperationId((block * setup_.micro_batches + micro_batch.value) * kOvers + static_cast<std::int64_t>(over));
 }
 
 void ParameterShard::collective_done(CollectiveDone message) {
-  if (!setup_.share.splits_gradients()) return summed(StepId(message.operation.value / 2 / setup_.micro_batches / setup_.model.blocks()));
+  const StepId step(message.operation.value / kOvers / setup_.micro_batches / setup_.model.blocks());
+  if (static_cast<Over>(message.operation.value % kOvers) == Over::kBothUses) return complete(step);
+  if (!setup_.share.splits_gradients()) return summed(step);
   const auto addend = std::find_if(addends_.begin(), addends_.end(), [&](const Addend& a) { return a.operation == message.operation; });
   TROUPE_CHECK(addend != addends_.end()) << name() << " knows nothing of operation " << message.operation;
   addend->reduced = true;
@@ -94,6 +99,15 @@ void ParameterShard::add_what_is_reduced() {
 void ParameterShard::summed(StepId step) {
   if (++uses_summed_ < setup_.uses) return;
   uses_summed_ = 0;
+  const auto rows = held_rows();
+  if (setup_.both_uses && rows.begin < rows.end) {
+    run(join_uses(step), Work::kJoin);
+  } else {
+    complete(step);
+  }
+}
+
+void ParameterShard::complete(StepId step) {
   summed_ = true;
   run(measure_norm(step), Work::kNorm);
   if (early_decision_) decided(*std::exchange(early_decision_, std::nullopt));
@@ -111,6 +125,7 @@ void ParameterShard::decided(StepDecided message) {
 }
 
 void ParameterShard::snapshot_requested(SnapshotRequested message) {
+  if (setup_.memory.copy) return;
   TROUPE_CHECK(message.step == step_) << name() << " is at step " << step_ << ", a snapshot of " << message.step << " was asked";
   auto& m = setup_.memory;
   setup_.copy.wait(updated_);
@@ -167,11 +182,32 @@ task::Task<> ParameterShard::accumulate(GradientInRoom addend) {
   const std::int64_t begin = std::clamp(m.held_begin, range.begin, range.end), end = std::clamp(m.held_end, range.begin, range.end);
   co_await turn(addend.step, 12 * static_cast<double>(end - begin) / static_cast<double>(setup_.layout.elements));
   if (begin < end) {
-    const bool tied = addend.use == plan::GradientUse::kProjection && setup_.model.tied_embeddings;
-    const TensorView sum = tied ? m.head_gradient_of(begin, end) : m.gradient_of(begin, end);
+    const bool apart = addend.use == plan::GradientUse::kProjection && m.head_gradient;
+    const TensorView sum = apart ? m.head_gradient_of(begin, end) : m.gradient_of(begin, end);
     setup_.kernels.add(setup_.compute, {sum, sum, addend.flat.rows(begin - range.begin, end - range.begin)});
   }
   setup_.compute.notify([rooms = addend.rooms, room = addend.room](StreamContext&) { rooms.send(room); });
+}
+
+plan::GradientRange ParameterShard::held_rows() const {
+  const auto* rows = setup_.layout.group(models::Role::kTokenEmbedding);
+  if (rows == nullptr) return {};
+  const std::int64_t begin = rows->offset, end = rows->offset + rows->shape.elements();
+  return {setup_.layout.block, std::clamp(setup_.memory.held_begin, begin, end), std::clamp(setup_.memory.held_end, begin, end)};
+}
+
+// In the order of the group: the embedding's use, then the head's, as within one process.
+task::Task<> ParameterShard::join_uses(StepId step) {
+  co_await turn(step, 0);
+  const auto rows = held_rows();
+  setup_.compute.notify([this, step, data = setup_.memory.gradient_of(rows.begin, rows.end)](StreamContext&) {
+    setup_.both_uses.send(CollectiveRequested{.operation = operation(step, MicroBatchId(0), Over::kBothUses),
+                                              .collective = {.kind = comm::CollectiveKind::kAllReduce, .type = data.type(),
+                                                             .data = static_cast<std::byte*>(data.raw()),
+                                                             .parts = comm::Parts::equal(data.elements(), 2),
+                                                             .what = absl::StrCat("both uses of block ", setup_.layout.block.value)},
+                                              .asker = self()});
+  });
 }
 
 // The uses' sums are complete then: they become one.
@@ -184,7 +220,7 @@ task::Task<> ParameterShard::measure_norm(StepId step) {
     setup_.kernels.add(setup_.compute, {rows, rows, head});
   }
   if (m.head_gradient) setup_.kernels.fill(setup_.compute, {m.head_gradient, 0});
-  enqueue_norm(step);
+  if (!m.copy) enqueue_norm(step);
 }
 
 // Of what this replica holds. Summed part by part, so that the parts' norms add up to the whole's bit by bit, whoever measures them.

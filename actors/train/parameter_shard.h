@@ -4,7 +4,7 @@
 // Acts:  start -> initial or restored master cast to weights -> ShardUpdated;
 //        BlockGradientReady from every use of the block -> with several replicas: all-reduce (ZeRO-1: reduce-scatter) of that use's sum, while
 //        other blocks are still at their backward; with ZeRO-2, 3 instead GradientInRoom of every micro-batch -> reduce-scatter -> added to the
-//        held sum; all uses summed -> their norm -> NormMeasured;
+//        held sum; all uses summed (those of a tied embedding in two processes: an all-reduce of the two) -> their norm -> NormMeasured;
 //        StepDecided -> AdamW (or cleared gradients) -> ShardUpdated; where the update is split, others fetch their weights from here, once
 //        they are written;
 //        SnapshotRequested -> copy on the copy stream -> SnapshotTaken. The next update waits for that copy, by its event.
@@ -49,15 +49,18 @@ class ParameterShard : public actor::Actor {
     plan::ShardShare share{};          // of this replica
     // Where updates are split: called on the compute stream when the own part of the weights is as `step` left it.
     std::function<void(StepId step)> written{};
+    // Where a tied embedding's uses are in different processes: the group of the two.
+    actor::Ref both_uses{};
   };
   explicit ParameterShard(Setup setup);
   // `replicas` is the group's actor, and empty without one; `writer` is where there is one.
   void connect_to(actor::Ref device, actor::Ref replica, actor::Ref writer, actor::Ref replicas);
 
  private:
-  enum class Work : std::uint64_t { kPublish, kAccumulate, kNorm, kUpdate };
+  enum class Work : std::uint64_t { kPublish, kAccumulate, kJoin, kNorm, kUpdate };
   // What a collective is for; an operation's id has it, the step, the block and the micro-batch.
-  enum class Over : std::int64_t { kGradient, kProjectionGradient };
+  enum class Over : std::int64_t { kGradient, kProjectionGradient, kBothUses };
+  static constexpr std::int64_t kOvers = 3;
   struct Addend {
     GradientInRoom gradient;
     comm::OperationId operation;
@@ -79,9 +82,13 @@ class ParameterShard : public actor::Actor {
   void reduce(StepId step, MicroBatchId micro_batch, plan::GradientUse use, device::TensorView flat, comm::Parts parts);
   void add_what_is_reduced();
   void summed(StepId step);
+  void complete(StepId step);
+  // Elements of a tied embedding that this replica holds.
+  plan::GradientRange held_rows() const;
 
   task::Task<> publish();
   task::Task<> accumulate(GradientInRoom addend);
+  task::Task<> join_uses(StepId step);
   task::Task<> measure_norm(StepId step);
   task::Task<> update(StepDecided decision);
   void enqueue_norm(StepId step);

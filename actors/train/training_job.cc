@@ -28,6 +28,7 @@ namespace {
 
 constexpr comm::GroupId kAll{0};       // ranks of the job
 constexpr comm::GroupId kReplicas{1};  // ranks that hold the same parameters
+constexpr comm::GroupId kBothUses{2};  // ranks of one replica with the uses of a tied embedding
 
 std::string metrics_path(const plan::JobConfig& job) { return job.job.output + "/metrics.jsonl"; }
 
@@ -160,6 +161,15 @@ void TrainingJob::take_memory() {
   for (const auto& block : plan_.blocks_of(part_)) {
     shards_.push_back(plan::ShardMemory::take(plan_.model, block, plan_.geometry.compute, plan_.snapshots, from, share()));
   }
+  if (!plan_.copies_embedding(part_)) return;
+  shards_.push_back(plan::ShardMemory::take(plan_.model, plan_.blocks.front(), plan_.geometry.compute, false, from, share()));
+  shards_.back().copy = true;
+}
+
+std::size_t TrainingJob::shard_at(BlockIndex block) const {
+  const auto found = std::find_if(shards_.begin(), shards_.end(), [block](const auto& shard) { return shard.block == block; });
+  TROUPE_CHECK(found != shards_.end()) << "block " << block << " is not in rank " << rank_;
+  return static_cast<std::size_t>(found - shards_.begin());
 }
 
 Status TrainingJob::resume() {
@@ -267,7 +277,7 @@ void TrainingJob::build() {
   metrics_ = world_.make_stream("metrics", 1, {});
 
   auto& device = system_->add<DeviceLoop>("device", *compute_, world_.clock, world_.max_operations);
-  CollectiveGroup* group = nullptr;
+  CollectiveGroup *group = nullptr, *both_uses = nullptr;
   WholeWeights* whole_weights = nullptr;
   if (world_.transport) {
     engine_ = std::make_unique<comm::CollectiveEngine>(*world_.transport);
@@ -285,6 +295,11 @@ void TrainingJob::build() {
       edges_ = world_.make_stream("edges", 1, {});
       far_ = std::make_unique<FarEdges>(*system_, *world_.transport, *edges_);
     }
+    if (share().uses_apart && (part_ == 0 || plan_.copies_embedding(part_))) {
+      engine_->add_group(kBothUses, {plan_.placement.rank_of(replica_number_, 0),
+                                     plan_.placement.rank_of(replica_number_, plan_.placement.parts - 1)});
+      both_uses = &system_->add<CollectiveGroup>("both-uses", *engine_, kBothUses);
+    }
   }
 
   std::vector<ParameterShard*> shards;
@@ -294,8 +309,9 @@ void TrainingJob::build() {
         ParameterShard::Setup{.model = model, .layout = plan_.layout_of(memory.block), .memory = memory, .kernels = world_.kernels,
                               .compute = *compute_, .copy = *copy_, .optimizer = job_.optimizer, .seed = seed,
                               .restored = start_.step.value > 0, .start = start_.step,
-                              .uses = plan::gradient_uses(model, memory.block, share().splits_gradients()),
-                              .micro_batches = plan_.micro_batches, .share = share(), .written = tells_written(memory.block, whole_weights)}));
+                              .uses = plan::gradient_uses(model, memory.block, share()),
+                              .micro_batches = plan_.micro_batches, .share = share(), .written = tells_written(memory.block, whole_weights),
+                              .both_uses = both_uses && memory.block.value == 0 ? both_uses->self() : actor::Ref()}));
   }
   std::vector<actor::Ref> shard_refs;
   for (auto* shard : shards) shard_refs.push_back(shard->self());
@@ -308,9 +324,8 @@ void TrainingJob::build() {
     const std::int32_t end = shape.last() ? model.head_block().value + 1 : shape.block(shape.layers()).value;
     Stage::Setup setup{.plan = plan_, .shape = shape, .memory = stages_[i], .kernels = world_.kernels, .stream = *compute_, .seed = seed};
     for (std::int32_t block = first; block < end; ++block) {
-      const auto at = static_cast<std::size_t>(block - shards_.front().block.value);
       setup.blocks.push_back(resident_tensors(BlockIndex(block)));
-      setup.shards.push_back(shard_refs[at]);
+      setup.shards.push_back(shard_refs[shard_at(BlockIndex(block))]);
     }
     if (shape.last()) {
       const auto holder = resident_tensors(model.tied_embeddings ? BlockIndex(0) : model.head_block());
@@ -318,11 +333,11 @@ void TrainingJob::build() {
       const auto& held_in = plan_.layout_of(model.tied_embeddings ? BlockIndex(0) : model.head_block());
       if (!share().splits_weights(held_in)) setup.projection = holder.weights[role];
       if (!share().splits_gradients()) {
-        setup.projection_gradient = model.tied_embeddings
-                                        ? shards_.front().head_gradient.view().reshaped({model.padded_vocabulary, model.hidden})
-                                        : holder.gradients[role];
+        const bool second_use = model.tied_embeddings && !share().uses_apart;
+        setup.projection_gradient = second_use ? shard(BlockIndex(0)).head_gradient.view().reshaped({model.padded_vocabulary, model.hidden})
+                                               : holder.gradients[role];
       }
-      if (model.tied_embeddings) setup.tied = shard_refs.front();
+      if (model.tied_embeddings) setup.tied = shard_refs[shard_at(BlockIndex(0))];
     }
     if (whole_weights) setup.whole_weights = whole_weights->self();
     add_rooms(i, device.self(), setup);

@@ -91,10 +91,12 @@ class TrainingJob {
   actor::System& system() { return *system_; }
   JobSummary summary() const;
   // Master parameters of a block, for tests; between run()s only.
-  const plan::ShardMemory& shard(BlockIndex block) const { return shards_[static_cast<std::size_t>(block.value - shards_.front().block.value)]; }
+  const plan::ShardMemory& shard(BlockIndex block) const { return shards_[shard_at(block)]; }
 
  private:
   TrainingJob(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options);
+  // Where a block is in shards_; one of this process.
+  std::size_t shard_at(BlockIndex block) const;
   plan::ShardShare share() const { return plan_.share(replica_number_); }
   bool evaluates() const { return plan_.evaluation_batches > 0 && replica_number_ == 0; }
   bool leads() const { return rank_.value == 0; }
@@ -126,7 +128,7 @@ class TrainingJob {
   // In order of life: what is below uses what is above.
   std::unique_ptr<device::BufferPool> pool_;
   std::vector<plan::StageMemory> stages_;    // of this process
-  std::vector<plan::ShardMemory> shards_;
+  std::vector<plan::ShardMemory> shards_;    // of its blocks, in order; last a copy of the embedding, where the plan says so
   std::unique_ptr<checkpoint::Disk> disk_;
   std::unique_ptr<comm::CollectiveEngine> engine_;
   std::unique_ptr<Link> link_;

@@ -13,9 +13,9 @@ namespace {
 
 class Training : public testing::Test {
  protected:
-  Outcome run(const std::vector<std::string>& overrides) {
+  Outcome run(const std::vector<std::string>& overrides, int processes = 0) {
     const std::string output = absl::StrCat(folder_.path(), "/run-", runs_++);
-    return run_job(tiny_config(corpus_, output), overrides, kernels::cpu::table());
+    return run_job(tiny_config(corpus_, output), overrides, kernels::cpu::table(), processes);
   }
 
   TemporaryFolder folder_;
@@ -51,6 +51,23 @@ TEST_F(Training, GivesTheSameBitsForAnyNumberOfStagesWithTiedEmbeddings) {
   const auto one = run({"--model.tied_embeddings=true"});
   expect_equal_bits(one, run({"--model.tied_embeddings=true", "--parallelism.pipeline=2"}));
   expect_equal_bits(one, run({"--model.tied_embeddings=true", "--parallelism.pipeline=4"}));
+}
+
+// DESIGN law 9. The ranks are threads here; tests/proc has processes. GPT-2's embedding block holds more than what is tied.
+TEST_F(Training, GivesTheSameBitsForStagesInSeveralProcesses) {
+  const std::vector<std::string> models[] = {{}, {"--model.tied_embeddings=true"}, {"--training.dtype=bf16"},
+                                             {"--training.dtype=bf16", "--model.tied_embeddings=true"},
+                                             {"--model.family=gpt2", "--model.kv_heads=4", "--model.dropout=0.1"}};
+  for (auto settings : models) {
+    settings.push_back("--parallelism.pipeline=4");
+    const auto one = run(settings);
+    for (const int processes : {2, 4}) expect_equal_bits(one, run(settings, processes));
+    settings.push_back("--parallelism.data_parallel=2");
+    for (const char* zero : {"1", "3"}) {
+      settings.push_back(absl::StrCat("--parallelism.zero=", zero));
+      expect_equal_bits(run(settings), run(settings, 4));
+    }
+  }
 }
 
 TEST_F(Training, RecomputeChangesNoBit) {  // CASES T12: also with dropout

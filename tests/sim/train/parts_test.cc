@@ -107,7 +107,7 @@ TEST_F(Parts, AnotherLayoutResumesWithTheSameBits) {
   const JobShape layouts[] = {{.pipeline = 4, .save = true, .replicas = 2, .parts = 2, .layers = 4},
                               {.pipeline = 4, .save = true, .replicas = 2, .zero = 1, .parts = 4, .layers = 4},
                               {.pipeline = 2, .save = true, .replicas = 2, .zero = 1, .layers = 4}};
-  for (const bool tied : {false}) {
+  for (const bool tied : {false, true}) {
     for (int from = 0; from < 3; ++from) {
       for (int to = 0; to < 3; ++to) {
         if (from == to) continue;

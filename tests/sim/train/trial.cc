@@ -50,6 +50,7 @@ std::int64_t control_bound(const std::string& actor, const JobShape& shape, int 
   if (actor == "replica") return life + 2 * blocks + 8 + replicas + asked + pulls;  // norms, updates; what goes to and fro; peers that go
   if (actor == "replicas") return life + 4 * blocks;                              // asked and ended: gradient of two uses
   if (actor == "weights") return life + blocks + (3 + pulls) * shape.pipeline * (shape.prefetch + 1) + 2 * replicas;  // written; wanted; parts fetched
+  if (actor == "both-uses") return life + 2;                                      // asked and ended
   if (absl::StartsWith(actor, "weights-")) return life + (shape.prefetch + 1) * (3 + 3 + replicas);  // wanted, left; parts fetched
   if (absl::StartsWith(actor, "gradients-")) return life + 3 + 4;                 // wanted by each pass; left
   if (actor == "checkpoint-writer") return life + blocks + 2 + replicas;          // SnapshotTaken; SaveRequested, WriteShard; ShardWritten
@@ -111,7 +112,7 @@ JobShape JobShape::of_replicas(std::uint64_t seed) {
 
 JobShape JobShape::of_parts(std::uint64_t seed) {
   const auto bit = [seed](int which) { return (seed >> which) % 2 == 1; };
-  return {.pipeline = 4, .evaluate = bit(4), .save = bit(5), .replicas = bit(1) ? 2 : 1, .zero = bit(1) ? static_cast<int>(seed / 4 % 4) : 0,
+  return {.pipeline = 4, .tied = bit(4), .evaluate = bit(5), .save = bit(3) && bit(5), .replicas = bit(1) ? 2 : 1, .zero = bit(1) ? static_cast<int>(seed / 4 % 4) : 0,
           .parts = bit(0) ? 4 : 2, .layers = 4};
 }
 
