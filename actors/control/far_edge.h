@@ -29,6 +29,7 @@
 #include "actors/control/fields.h"
 #include "comm/transport.h"
 #include "runtime/actor/system.h"
+#include "runtime/base/first_cause.h"
 #include "runtime/device/stream.h"
 
 namespace troupe::actors {
@@ -53,7 +54,7 @@ class FarEnd {
 
  protected:
   Status told(const Status& cause) const {
-    return Status(cause.code(), absl::StrCat("edge ", name_, " with rank ", peer_.value, ": ", std::string(cause.message())));
+    return reworded(cause, absl::StrCat("edge ", name_, " with rank ", peer_.value, ": ", std::string(cause.message())));
   }
 
  private:
