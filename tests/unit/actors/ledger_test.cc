@@ -144,7 +144,7 @@ TEST_F(Ledger, ReportsWhoComputedWhatWhereReplicasPull) {
   tell(StepFed{.step = StepId(1), .replica = 0, .pulled = {0, 2, 1}});
   for (int replica : {1, 0}) tell(StepLossMeasured{StepId(1), {20, 10}, replica});
   for (std::int32_t block = 0; block < blocks(); ++block) tell(NormMeasured{StepId(1), BlockIndex(block), 1});
-  for (int replica : {0, 1}) tell(ReplicaUpdated{StepId(1), replica, plan::fingerprint(job_)});
+  for (int replica : {0, 1}) tell(ReplicaUpdated{StepId(1), Rank(replica), plan::fingerprint(job_)});
   EXPECT_THAT(report().assigned, ElementsAre(ElementsAre(0, 2, 1), ElementsAre(3)));
 }
 
