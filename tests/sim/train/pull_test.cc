@@ -105,6 +105,7 @@ TEST_F(Pull, GivesTheLossesOfIndexOrderAndTheSameBitsWhenReplayed) {
   for (std::uint64_t seed = 0; seed < count; ++seed) {
     JobShape shape = JobShape::of_replicas(seed * 3);
     shape.pulls = true;
+    shape.zero %= 2;  // with more, gradients are reduced a micro-batch at a time
     Outcome& expected = by_index[{shape.replicas, shape.tied}];
     if (expected.losses.empty()) {
       const JobShape still{.tied = shape.tied, .replicas = shape.replicas};
