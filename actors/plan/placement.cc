@@ -10,8 +10,9 @@ StatusOr<Placement> Placement::of(int replicas, int stages, int processes) {
   placement.parts = processes / replicas;
   if (processes % replicas == 0 && placement.parts >= 1 && stages % placement.parts == 0) return placement;
   return absl::InvalidArgumentError(absl::StrCat(
-      processes, processes == 1 ? " process" : " processes", " for parallelism.data_parallel = ", replicas, " x parallelism.pipeline = ", stages,
-      ": each process hosts one replica, or as many stages of it as the others. Start ", placement.worlds(), " (troupe launch --nproc), or change the config"));
+      processes, processes == 1 ? " process" : " processes", " for parallelism.data_parallel = ", replicas, " x parallelism.pipeline = ",
+      stages, ": each process hosts one replica, or as many stages of it as the others. Start ", placement.worlds(),
+      " (troupe launch --nproc), or change the config"));
 }
 
 std::vector<Rank> Placement::ranks_of_part(int part) const {

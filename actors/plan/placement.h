@@ -1,7 +1,7 @@
 // Which process does what: the positions of a job, data_parallel x pipeline, lie replica-major (position = replica * stages + stage), and
 // each process hosts consecutive ones. So a replica is one process, or its stages are cut evenly over several: its parts.
 //
-//   data_parallel = 2, pipeline = 4, 4 processes:  rank 0 stages 0 1 of replica 0 | rank 1 stages 2 3 | rank 2 stages 0 1 of replica 1 | ...
+//   data_parallel = 2, pipeline = 4, 4 processes:  rank 0 stages 0 1 of replica 0 | rank 1 stages 2 3 | rank 2 stages 0 1 of replica 1 ...
 //
 // The ranks that host the same stages, one of each replica, are a data-parallel group. Errors: kInvalidArgument for a number of processes
 // that does not work, with those that do.

@@ -95,7 +95,8 @@ std::int64_t chunk_of(std::int64_t rows, std::int64_t padded_vocabulary) {
 std::int64_t scratch_of(const Plan& plan, const kernels::Table& kernels, bool with_head) {
   const auto& m = plan.model;
   const auto& g = plan.geometry;
-  std::int64_t scratch = with_head ? kernels::cross_entropy_scratch_bytes(plan.chunk_tokens, m.padded_vocabulary, m.hidden, plan.threads) : 0;
+  std::int64_t scratch = 0;
+  if (with_head) scratch = kernels::cross_entropy_scratch_bytes(plan.chunk_tokens, m.padded_vocabulary, m.hidden, plan.threads);
   const auto product = [&](std::int64_t in, std::int64_t out) {
     scratch = std::max(scratch, kernels.matmul_scratch_bytes(g.rows(), in, out, g.compute, plan.threads));
   };
@@ -170,7 +171,8 @@ Cluster Cluster::of_this_machine(const JobConfig& job) {
 }
 
 std::span<const StageShape> Plan::stages_of(int part) const {
-  return std::span(stages).subspan(static_cast<std::size_t>(placement.first_stage(part)), static_cast<std::size_t>(placement.stages / placement.parts));
+  const auto first = static_cast<std::size_t>(placement.first_stage(part)), end = static_cast<std::size_t>(placement.end_stage(part));
+  return std::span(stages).subspan(first, end - first);
 }
 
 std::span<const models::BlockLayout> Plan::blocks_of(int part) const {
@@ -200,8 +202,8 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.pulls = job.parallelism.balance == Balance::kPull;
   if (plan.pulls && plan.placement.parts > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "parallelism.balance = \"pull\" with ", plan.placement.parts, " processes for each replica: the stages of a replica that pulls are in one; start ",
-        plan.placement.replicas, " processes, or set parallelism.balance = \"static\""));
+        "parallelism.balance = \"pull\" with ", plan.placement.parts, " processes for each replica: the stages of a replica that pulls are in one; ",
+        "start ", plan.placement.replicas, " processes, or set parallelism.balance = \"static\""));
   }
   plan.evaluation_batches =
       job.validation.interval > 0 ? static_cast<int>(job.validation.steps * job.validation.batch / job.training.micro_batch) : 0;

@@ -6,7 +6,9 @@ namespace troupe::actors {
 namespace {
 
 // An edge between processes is called after the port it ends at, the same on both sides.
-std::string edge_name(const plan::StageShape& to, const actor::InPort& port) { return absl::StrCat("stage-", to.index.value, ".", port.name()); }
+std::string edge_name(const plan::StageShape& to, const actor::InPort& port) {
+  return absl::StrCat("stage-", to.index.value, ".", port.name());
+}
 
 // To a stage's next one, in rank `next`.
 void connect_down(const StagesHere& here, const plan::StageShape& shape, Stage& stage, const plan::StageMemory& memory, Rank next) {

@@ -1,4 +1,4 @@
-#include "actors/control/far_edge.h"
+#include "actors/control/far_wire.h"
 
 #include "runtime/base/log.h"
 
@@ -14,29 +14,28 @@ std::uint64_t number_of(const std::string& name) {
 
 }  // namespace
 
-FarEdges::FarEdges(actor::System& system, comm::Transport& transport, device::Stream& stream)
-    : system_(system), transport_(transport), stream_(stream) {
+FarWire::FarWire(comm::Transport& transport, device::Stream& stream) : transport_(transport), stream_(stream) {
   transport_.handle(comm::Channel::kEdges, [this](comm::Arrival arrival) { arrive(std::move(arrival)); });
 }
 
-void FarEdges::add(FarEnd& end) {
+void FarWire::add(FarEnd& end) {
   TROUPE_CHECK(ends_.emplace(number_of(end.edge_name()), &end).second) << "two ends of an edge " << end.edge_name() << " in one process";
 }
 
-std::vector<std::byte> FarEdges::header_of(const FarEnd& end, int slot) {
+std::vector<std::byte> FarWire::header_of(const FarEnd& end, int slot) {
   std::vector<std::byte> header;
   FieldWriter write(header);
   write(number_of(end.edge_name()), static_cast<std::uint32_t>(slot));
   return header;
 }
 
-void FarEdges::send(const FarEnd& end, comm::Lane lane, std::span<const std::byte> header, std::span<const std::byte> bulk,
-                    comm::Completion sent) {
+void FarWire::send(const FarEnd& end, comm::Lane lane, std::span<const std::byte> header, std::span<const std::byte> bulk,
+                   comm::Completion sent) {
   transport_.send({.to = end.peer(), .channel = comm::Channel::kEdges, .lane = lane, .header = header, .bulk = bulk,
                    .sent = std::move(sent)});
 }
 
-void FarEdges::arrive(comm::Arrival arrival) {
+void FarWire::arrive(comm::Arrival arrival) {
   const auto header = arrival.header();
   std::uint64_t number = 0;
   if (header.size() >= sizeof number) std::memcpy(&number, header.data(), sizeof number);
@@ -53,7 +52,7 @@ void FarEdges::arrive(comm::Arrival arrival) {
   if (!status.ok()) end.fail_with(status);
 }
 
-void FarEdges::peer_down(Rank peer, const Status& cause) {
+void FarWire::peer_down(Rank peer, const Status& cause) {
   for (const auto& [number, end] : ends_) {
     if (end->peer() == peer) end->fail_with(cause);
   }
