@@ -76,7 +76,8 @@ StatusOr<AssignmentRecord> AssignmentRecord::read(const std::string& path, StepI
     if (record.steps_.contains(step)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "parallelism.replay = ", path, ": no step ", step.value, ", this run is of the steps ", first.value, " to ", last.value,
-        step > first ? absl::StrCat("; set training.steps = ", step.value - 1, ", or name a longer run") : std::string("; name the run they are of")));
+        step > first ? absl::StrCat("; set training.steps = ", step.value - 1, ", or name a longer run")
+                     : std::string("; name the run they are of")));
   }
   return record;
 }

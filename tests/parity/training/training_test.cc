@@ -180,26 +180,24 @@ void expect_each_micro_batch_once(const Outcome& outcome, int replicas, int micr
 }
 
 TEST_F(Training, PullingGivesTheLossesOfIndexOrderAndCanBeReplayed) {
-  for (const char* tied : {"--model.tied_embeddings=false", "--model.tied_embeddings=true"}) {
-    for (const auto& shape : std::vector<std::vector<std::string>>{{"--parallelism.data_parallel=2", "--parallelism.zero=0"},
-                                                                   {"--parallelism.data_parallel=2", "--parallelism.zero=1", "--parallelism.pipeline=2"},
-                                                                   {"--parallelism.data_parallel=4", "--parallelism.zero=1"}}) {
-      auto common = wide({tied});
-      common.insert(common.end(), shape.begin(), shape.end());
-      const auto with = [&](std::vector<std::string> more) {
-        more.insert(more.begin(), common.begin(), common.end());
-        return more;
-      };
-      const auto by_index = run(common);
-      const auto pulled = run(with({"--parallelism.balance=pull"}));
-      const std::string recording = absl::StrCat(folder_.path(), "/run-", runs_ - 1, "/metrics.jsonl");
-      expect_close(by_index, pulled, 1e-6);
-      EXPECT_TRUE(by_index.assigned.empty());
-      expect_each_micro_batch_once(pulled, shape.front().back() - '0', 8);
-      const auto replayed = run(with({"--parallelism.balance=pull", absl::StrCat("--parallelism.replay=", recording)}));
-      expect_equal_bits(pulled, replayed);
-      EXPECT_EQ(pulled.assigned, replayed.assigned);
-    }
+  const std::vector<std::string> shapes[] = {
+      {"--parallelism.data_parallel=2"},
+      {"--parallelism.data_parallel=2", "--parallelism.zero=1", "--parallelism.pipeline=2", "--model.tied_embeddings=true"},
+      {"--parallelism.data_parallel=4", "--parallelism.zero=1"}};
+  for (const auto& shape : shapes) {
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), shape.begin(), shape.end());
+      return wide(more);
+    };
+    const auto by_index = run(with({}));
+    const auto pulled = run(with({"--parallelism.balance=pull"}));
+    const std::string recording = absl::StrCat(folder_.path(), "/run-", runs_ - 1, "/metrics.jsonl");
+    expect_close(by_index, pulled, 1e-6);
+    EXPECT_TRUE(by_index.assigned.empty());
+    expect_each_micro_batch_once(pulled, shape.front().back() - '0', 8);
+    const auto replayed = run(with({"--parallelism.balance=pull", absl::StrCat("--parallelism.replay=", recording)}));
+    expect_equal_bits(pulled, replayed);
+    EXPECT_EQ(pulled.assigned, replayed.assigned);
   }
 }
 

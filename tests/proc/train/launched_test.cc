@@ -80,6 +80,27 @@ TEST(Launched, ReplicasOfSeveralProcessesGiveTheBitsOfReplicasOfOne) {
   }
 }
 
+TEST(Launched, ProcessesThatPullGiveTheSameLossesAndTheirBitsAgain) {
+  const TinyRun run;
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--training.steps=20", "--training.global_batch=8", "--optimizer.lr=0.001", "--parallelism.zero=1"});
+    return more;
+  };
+  const auto train = [&](const std::string& name, const std::vector<std::string>& more) {
+    const Ended ended = run_tool(launched(run, 2, name, with(more)), run.folder());
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  };
+  train("static", {});
+  train("pull", {"--parallelism.balance=pull"});
+  train("replay", {"--parallelism.balance=pull", "--parallelism.replay=" + run.output("pull") + "/metrics.jsonl"});
+  expect_close(run.output("static"), run.output("pull"));
+  EXPECT_EQ(steps_of(run.output("pull")), steps_of(run.output("replay")));
+  const Ended refused =
+      run_tool(launched(run, 2, "refused", with({"--parallelism.balance=pull", "--parallelism.replay=none.jsonl"})), run.folder());
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("none.jsonl"));
+}
+
 TEST(Launched, OpenMpiStartsTheSameJob) {
   if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "skipped because there is no mpirun here";
   const TinyRun run;

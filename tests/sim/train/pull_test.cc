@@ -98,12 +98,41 @@ TEST_F(Pull, ASlowReplicaTakesFewer) {
   EXPECT_NEAR(static_cast<double>(slow) / (slow + fast), 0.25, 0.03);
 }
 
+// One so slow that it gets none in some steps: it takes part in the reduction all the same, and has the weights of every step.
+TEST_F(Pull, AReplicaMayComputeNothingOfAStep) {
+  int none = 0;
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    JobShape shape{.pipeline = seed % 4 == 3 ? 2 : 1, .tied = seed % 2 == 1, .replicas = 2, .zero = static_cast<int>(seed / 2 % 2)};
+    auto overrides = shape.overrides(corpus_);
+    for (const char* text : {"--training.global_batch=12", "--optimizer.lr=0.001"}) overrides.push_back(text);
+    const std::string expected = folder(absl::StrCat("by-index-", seed)), output = folder(absl::StrCat("none-", seed));
+    const Outcome by_index = run_job(small_config(corpus_, expected), overrides, kernels::cpu::table());
+    shape.pulls = true;
+    const Trial pulled = run_trial(seed, shape, corpus_, output, with_slow_rank(Rank(static_cast<std::int32_t>(seed / 4 % 2)), 60));
+    SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), ")"));
+    ASSERT_EQ(pulled.broken, "");
+    ASSERT_EQ(pulled.unfinished, "");
+    ASSERT_TRUE(pulled.outcome.status.ok()) << pulled.outcome.status;
+    ASSERT_EQ(fault_of(pulled.outcome, 2), "");
+    expect_close(pulled.outcome, by_index);
+    for (const auto& shares : pulled.outcome.assigned) none += shares[0].empty() || shares[1].empty() ? 1 : 0;
+    shape.replay = metrics(output);
+    const Trial replayed = run_trial(seed + 1'000, shape, corpus_, output + "-again");
+    ASSERT_EQ(replayed.broken, "");
+    ASSERT_EQ(replayed.outcome.losses, pulled.outcome.losses);
+    ASSERT_EQ(replayed.outcome.norms, pulled.outcome.norms);
+  }
+  printf("%d steps without one of the replicas\n", none);
+  EXPECT_GT(none, 8);
+}
+
 TEST_F(Pull, GivesTheLossesOfIndexOrderAndTheSameBitsWhenReplayed) {
   std::map<std::pair<int, bool>, Outcome> by_index;
   const std::uint64_t count = seeds(32, 12);
   int uneven = 0;
   for (std::uint64_t seed = 0; seed < count; ++seed) {
     JobShape shape = JobShape::of_replicas(seed * 3);
+    shape.zero %= 2;
     shape.pulls = true;
     shape.zero %= 2;  // with more, gradients are reduced a micro-batch at a time
     Outcome& expected = by_index[{shape.replicas, shape.tied}];

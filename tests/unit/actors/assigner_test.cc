@@ -25,7 +25,8 @@ class Assigner : public testing::Test {
   void begin(int replicas, int micro_batches, std::optional<AssignmentRecord> record = {}) {
     auto& system = world_.system();
     assigner_ = &system.add<actors::Assigner>(
-        "assigner", actors::Assigner::Setup{.replicas = replicas, .micro_batches = micro_batches, .start = StepId(4), .record = std::move(record)});
+        "assigner",
+        actors::Assigner::Setup{.replicas = replicas, .micro_batches = micro_batches, .start = StepId(4), .record = std::move(record)});
     std::vector<actor::Ref> refs;
     for (int i = 0; i < replicas; ++i) {
       replicas_.push_back(&system.add<Replica>("replica-" + std::to_string(i)));
@@ -154,7 +155,8 @@ class Records : public Assigner {
 
   TemporaryFolder folder_;
   const std::string path_ = folder_.path() + "/metrics.jsonl";
-  const std::string sound_ = "{\"step\": 4, \"loss\": 1}\n{\"step\": 5, \"assigned\": [[2, 0], [1]]}\n{\"step\": 6, \"assigned\": [[], [1, 0, 2]]}\n";
+  const std::string sound_ =
+      "{\"step\": 4, \"loss\": 1}\n{\"step\": 5, \"assigned\": [[2, 0], [1]]}\n{\"step\": 6, \"assigned\": [[], [1, 0, 2]]}\n";
 };
 
 TEST_F(Records, FollowsARecording) {
@@ -176,14 +178,17 @@ TEST_F(Records, FollowsARecording) {
 
 TEST_F(Records, RefusesWhatDoesNotFitTheRun) {
   EXPECT_THAT(refusal("nonsense\n"), HasSubstr(path_ + ":1: no line of metrics"));
-  EXPECT_THAT(refusal("{\"step\": 5}\n"), HasSubstr(":1: step 5 has no \"assigned\": it is of a run without parallelism.balance = \"pull\""));
+  EXPECT_THAT(refusal("{\"step\": 5}\n"),
+              HasSubstr(":1: step 5 has no \"assigned\": it is of a run without parallelism.balance = \"pull\""));
   EXPECT_THAT(refusal("{\"step\": 5, \"assigned\": [[-1], [99999999999]]}\n"), HasSubstr("has no \"assigned\""));
-  EXPECT_THAT(refusal(sound_, 4), HasSubstr(":2: the assignment of step 5 is of 2 replicas, this run has 4: set parallelism.data_parallel = 2"));
+  EXPECT_THAT(refusal(sound_, 4),
+              HasSubstr(":2: the assignment of step 5 is of 2 replicas, this run has 4: set parallelism.data_parallel = 2"));
   EXPECT_THAT(refusal(sound_, 2, 4), HasSubstr("has 3 micro-batches, this run's steps have 4: set training.global_batch"));
   EXPECT_THAT(refusal(sound_, 2, 2), HasSubstr("names micro-batch 2, this run's steps have 2"));
   EXPECT_THAT(refusal("{\"step\": 5, \"assigned\": [[2, 0], [2]]}\n"), HasSubstr("names micro-batch 2 twice"));
   const auto longer = read(sound_, 2, 3, 5, 9);
-  EXPECT_THAT(std::string(longer.status().message()), HasSubstr("no step 7, this run is of the steps 5 to 9; set training.steps = 6, or name a longer run"));
+  EXPECT_THAT(std::string(longer.status().message()),
+              HasSubstr("no step 7, this run is of the steps 5 to 9; set training.steps = 6, or name a longer run"));
   EXPECT_TRUE(absl::IsNotFound(AssignmentRecord::read(folder_.path() + "/none", StepId(1), StepId(2), 2, 3).status()));
 }
 

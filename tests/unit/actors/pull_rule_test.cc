@@ -150,8 +150,8 @@ TEST(PullRule, NeverRefusesAllOfThem) {
     for (std::uint64_t i = 0; rule.left() > 0; ++i) {
       now_ns += random.at(10 + 2 * i) % kUnit;
       const int replica = static_cast<int>(random.at(11 + 2 * i) % static_cast<std::uint32_t>(replicas));
-      rule.progressed(replica, static_cast<int>(random.at(500 + i) % static_cast<std::uint32_t>(rule.given(replica) + 1)), random.at(900 + i) % 2 == 0,
-                      random.at(700 + i) % kUnit, now_ns);
+      const auto finished = static_cast<int>(random.at(500 + i) % static_cast<std::uint32_t>(rule.given(replica) + 1));
+      rule.progressed(replica, finished, random.at(900 + i) % 2 == 0, random.at(700 + i) % kUnit, now_ns);
       const auto chosen = rule.choose(std::vector<bool>(static_cast<std::size_t>(replicas), true), now_ns);
       ASSERT_TRUE(chosen) << "seed " << seed;
       rule.give(*chosen);

@@ -32,14 +32,15 @@ TEST(JobConfig, ValidatesInWholeMicroBatches) {
 }
 
 TEST(JobConfig, PullsWithZeroNoughtAndOneOnly) {
-  const JobConfig config = config_of(kModel, {"--parallelism.balance=pull", "--parallelism.zero=1", "--parallelism.replay=runs/a/metrics.jsonl"});
+  const JobConfig config =
+      config_of(kModel, {"--parallelism.balance=pull", "--parallelism.zero=1", "--parallelism.replay=runs/a/metrics.jsonl"});
   EXPECT_EQ(config.parallelism.balance, Balance::kPull);
   EXPECT_EQ(config.parallelism.replay, "runs/a/metrics.jsonl");
   EXPECT_EQ(config_of(kModel).parallelism.balance, Balance::kStatic);
   for (const char* zero : {"2", "3"}) {
     EXPECT_THAT(error_with({"--parallelism.balance=pull", std::string("--parallelism.zero=") + zero}),
-                HasSubstr(std::string("parallelism.balance=pull (command line) goes with parallelism.zero = 0 or 1, not with parallelism.zero=") +
-                          zero));
+                HasSubstr(std::string("parallelism.balance=pull (command line) goes with parallelism.zero = 0 or 1, not with "
+                                      "parallelism.zero=") + zero));
   }
   EXPECT_THAT(error_with({"--parallelism.balance=push"}), HasSubstr("static | pull"));
   EXPECT_THAT(error_with({"--parallelism.replay=x"}), HasSubstr("is for parallelism.balance=\"pull\" only; set that or remove it"));
