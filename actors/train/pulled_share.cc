@@ -40,7 +40,8 @@ void PulledShare::handed_over(std::int64_t now_ns) {
 }
 
 void PulledShare::computed(StepId step, std::int64_t now_ns) {
-  TROUPE_CHECK(step == open_ && computed_ < handed_) << "one more of step " << step << " is computed, " << computed_ << " of " << handed_ << " were";
+  TROUPE_CHECK(step == open_ && computed_ < handed_)
+      << "one more of step " << step << " is computed, " << computed_ << " of " << handed_ << " were";
   ++computed_;
   ++measured_;
   busy_ns_ += now_ns - std::exchange(busy_since_ns_, now_ns);

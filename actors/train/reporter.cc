@@ -36,7 +36,9 @@ std::string MetricsLine::to_json() const {
       number(seconds(r.step_ns)), number(seconds(r.data_wait_ns)), number(seconds(r.checkpoint_wait_ns)), r.sample_hash, r.skipped ? "true" : "false");
   if (r.validation_loss) absl::StrAppend(&text, R"(, "val_loss": )", number(*r.validation_loss));
   if (!r.assigned.empty()) {
-    const auto share = [](std::string* out, const auto& micro_batches) { absl::StrAppend(out, "[", absl::StrJoin(micro_batches, ", "), "]"); };
+    const auto share = [](std::string* out, const auto& micro_batches) {
+      absl::StrAppend(out, "[", absl::StrJoin(micro_batches, ", "), "]");
+    };
     absl::StrAppend(&text, R"(, "assigned": [)", absl::StrJoin(r.assigned, ", ", share), "]");
   }
   return text + "}";

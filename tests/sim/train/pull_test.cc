@@ -101,7 +101,7 @@ TEST_F(Pull, ASlowReplicaTakesFewer) {
 // One so slow that it gets none in some steps: it takes part in the reduction all the same, and has the weights of every step.
 TEST_F(Pull, AReplicaMayComputeNothingOfAStep) {
   int none = 0;
-  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
     JobShape shape{.pipeline = seed % 4 == 3 ? 2 : 1, .tied = seed % 2 == 1, .replicas = 2, .zero = static_cast<int>(seed / 2 % 2)};
     auto overrides = shape.overrides(corpus_);
     for (const char* text : {"--training.global_batch=12", "--optimizer.lr=0.001"}) overrides.push_back(text);
@@ -123,12 +123,12 @@ TEST_F(Pull, AReplicaMayComputeNothingOfAStep) {
     ASSERT_EQ(replayed.outcome.norms, pulled.outcome.norms);
   }
   printf("%d steps without one of the replicas\n", none);
-  EXPECT_GT(none, 8);
+  EXPECT_GT(none, 4);
 }
 
 TEST_F(Pull, GivesTheLossesOfIndexOrderAndTheSameBitsWhenReplayed) {
   std::map<std::pair<int, bool>, Outcome> by_index;
-  const std::uint64_t count = seeds(32, 12);
+  const std::uint64_t count = seeds(20, 8);
   int uneven = 0;
   for (std::uint64_t seed = 0; seed < count; ++seed) {
     JobShape shape = JobShape::of_replicas(seed * 3);
