@@ -69,7 +69,8 @@ struct StepFed {
   std::int64_t waited_ns = 0;  // the stages could have taken a batch that was not read yet
   std::uint64_t sample_hash = 0;  // the sum of the sample ids' hashes; from the process of the first stage, else 0
   int replica = 0;             // set by the replica on the way to the ledger
-  std::vector<std::int32_t> pulled{};  // where replicas pull: this one's micro-batches, by their index in the step, in its order
+  // Where replicas pull, from the process of the first stage: the replica's micro-batches, by their index in the step, in its order.
+  std::vector<std::int32_t> pulled{};
 };
 // Where replicas pull, from the first stage to the source: the device has computed one more. Credits come back before that, when the
 // work is enqueued.

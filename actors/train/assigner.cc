@@ -16,7 +16,7 @@ Assigner::Assigner(Setup setup)
   on(&Assigner::reconsider);
 }
 
-void Assigner::connect_to(std::vector<actor::Ref> replicas) {
+void Assigner::connect_to(std::vector<std::vector<actor::Ref>> replicas) {
   TROUPE_CHECK(static_cast<int>(replicas.size()) == setup_.replicas) << replicas.size() << " replicas of " << setup_.replicas;
   replicas_ = std::move(replicas);
 }
@@ -85,7 +85,7 @@ void Assigner::answer(int replica, std::int32_t micro_batch, bool last) {
   const StepId step(ended_[at].value + 1);
   ++given_[at];
   if (last) ended_[at] = step, given_[at] = 0;
-  send(replicas_[at], MicroBatchAssigned{step, micro_batch, last});
+  for (const auto& process : replicas_[at]) send(process, MicroBatchAssigned{step, micro_batch, last});
 }
 
 void Assigner::show_state() {

@@ -28,8 +28,8 @@ class Assigner : public actor::Actor {
     std::optional<AssignmentRecord> record{};  // followed where given: it has every step to come
   };
   explicit Assigner(Setup setup);
-  // By number; they may be elsewhere.
-  void connect_to(std::vector<actor::Ref> replicas);
+  // By number, all processes of each; they may be elsewhere.
+  void connect_to(std::vector<std::vector<actor::Ref>> replicas);
 
  private:
   struct Reconsider {};
@@ -42,7 +42,7 @@ class Assigner : public actor::Actor {
   void show_state();
 
   const Setup setup_;
-  std::vector<actor::Ref> replicas_;
+  std::vector<std::vector<actor::Ref>> replicas_;
   PullRule rule_;
   StepId step_;                    // the latest that somebody asked for
   std::vector<bool> asks_;         // by replica

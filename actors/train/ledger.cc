@@ -76,7 +76,7 @@ void Ledger::replica_ready(const ReplicaUpdated& message) {
 void Ledger::open_next() {
   report_ = {};
   report_.step = StepId(state_.step.value + 1);
-  if (setup_.plan.pulls) report_.assigned.resize(replicas_.size());
+  if (setup_.plan.pulls) report_.assigned.resize(static_cast<std::size_t>(setup_.plan.replicas));
   open_ = true;
   decided_ = false;
   losses_.assign(losses_.size(), std::nullopt);
@@ -109,7 +109,7 @@ void Ledger::fed(StepFed message) {
   if (!open_ || message.step != report_.step) return;
   report_.data_wait_ns = std::max(report_.data_wait_ns, message.waited_ns);
   report_.sample_hash += message.sample_hash;
-  if (setup_.plan.pulls) report_.assigned.at(static_cast<std::size_t>(message.replica)) = std::move(message.pulled);
+  if (!message.pulled.empty()) report_.assigned.at(static_cast<std::size_t>(message.replica)) = std::move(message.pulled);
 }
 
 void Ledger::decide_if_known() {

@@ -5,7 +5,7 @@
 namespace troupe::actors {
 
 std::optional<MicroBatchAsked> PulledShare::question() {
-  if (complete_ || step_.value > last_step_) return std::nullopt;
+  if (!asks_ || complete_ || step_.value > last_step_) return std::nullopt;
   const bool open = step_ == open_;
   const int finished = open ? computed_ : 0;
   const int room = (open ? in_flight_ + 1 : 1) - (static_cast<int>(given_.size()) - finished);
@@ -18,15 +18,26 @@ std::optional<MicroBatchAsked> PulledShare::question() {
 }
 
 void PulledShare::assigned(const MicroBatchAssigned& answer) {
-  TROUPE_CHECK(asking_ && answer.step == step_) << "a micro-batch of step " << answer.step << " was assigned, " << step_ << " is asked for";
-  asking_ = false;
-  if (answer.micro_batch >= 0) {
-    to_read_.push_back({.step = step_, .micro_batch = MicroBatchId(static_cast<std::int32_t>(given_.size())), .slot = answer.micro_batch,
-                        .last = answer.last});
-    given_.push_back(answer.micro_batch);
+  if (asks_) {
+    TROUPE_CHECK(asking_ && answer.step == step_) << "a micro-batch of step " << answer.step << " was assigned, " << step_ << " is asked for";
   }
-  complete_ = answer.last;
-  marked_ = answer.last && answer.micro_batch >= 0;
+  asking_ = false;
+  answers_.push_back(answer);
+  take_answers();
+}
+
+void PulledShare::take_answers() {
+  for (; !complete_ && !answers_.empty(); answers_.pop_front()) {
+    const MicroBatchAssigned& answer = answers_.front();
+    TROUPE_CHECK(answer.step == step_) << "a micro-batch of step " << answer.step << " was assigned in step " << step_;
+    if (answer.micro_batch >= 0) {
+      to_read_.push_back({.step = step_, .micro_batch = MicroBatchId(static_cast<std::int32_t>(given_.size())), .slot = answer.micro_batch,
+                          .last = answer.last});
+      given_.push_back(answer.micro_batch);
+    }
+    complete_ = answer.last;
+    marked_ = answer.last && answer.micro_batch >= 0;
+  }
 }
 
 void PulledShare::opened(StepId step) {
@@ -52,7 +63,9 @@ std::vector<std::int32_t> PulledShare::tell() {
   TROUPE_CHECK(complete()) << "the share of step " << step_ << " is not complete";
   complete_ = false;
   ++step_.value;
-  return std::exchange(given_, {});
+  auto told = std::exchange(given_, {});
+  take_answers();
+  return told;
 }
 
 }  // namespace troupe::actors

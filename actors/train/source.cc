@@ -15,10 +15,11 @@ Source::Source(Setup setup)
       replica_(setup.replica),
       last_step_(setup.last_step),
       in_flight_(setup.in_flight),
+      asks_(setup.asks),
       feed_(*this, with_samples(std::move(setup.feed), setup.layout)),
       next_read_{.step = setup.first_step, .micro_batch = MicroBatchId(0)},
       open_(StepId(setup.first_step.value - 1)) {
-  if (setup.pulls) share_.emplace(setup.first_step, setup.last_step, setup.in_flight);
+  if (setup.pulls) share_.emplace(setup.first_step, setup.last_step, setup.in_flight, setup.asks);
   on(&Source::open);
   on(&Source::batch_read);
   on(&Source::assigned);
@@ -92,7 +93,10 @@ void Source::end_share() {
 
 void Source::tell_fed(StepId step) {
   StepFed fed{.step = step, .waited_ns = waited_ns_, .sample_hash = std::exchange(sample_hash_, 0)};
-  if (share_) fed.pulled = share_->tell();
+  if (share_) {
+    auto pulled = share_->tell();
+    if (asks_) fed.pulled = std::move(pulled);
+  }
   send(agent_, std::move(fed));
 }
 

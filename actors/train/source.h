@@ -27,6 +27,7 @@ class Source : public actor::Actor {
     std::int64_t last_step = 0;    // no batch is read beyond
     int in_flight = 1;             // micro-batches that the first stage works on at once; with fewer it could take one
     bool pulls = false;            // the assigner says which micro-batches
+    bool asks = true;              // this one asks the assigner: the first stage is here
   };
   explicit Source(Setup setup);
   // `stages`: those that the feed goes to.
@@ -50,6 +51,7 @@ class Source : public actor::Actor {
   const int replica_;
   const std::int64_t last_step_;
   const int in_flight_;
+  const bool asks_;
   BatchFeed feed_;
   actor::Ref agent_;
   std::vector<actor::Ref> stages_;

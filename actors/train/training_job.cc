@@ -397,7 +397,9 @@ void TrainingJob::build() {
     if (plan_.pulls) {
       auto& gives = system_->add<Assigner>("assigner", Assigner::Setup{.replicas = plan_.replicas, .micro_batches = plan_.step_micro_batches(),
                                                                        .start = start_.step, .record = std::move(record_)});
-      gives.connect_to(replicas);
+      std::vector<std::vector<actor::Ref>> processes;
+      for (const auto& process : replicas) processes.push_back({process});
+      gives.connect_to(std::move(processes));
       assigner = gives.self();
     }
   } else {

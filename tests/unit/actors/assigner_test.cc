@@ -27,10 +27,10 @@ class Assigner : public testing::Test {
     assigner_ = &system.add<actors::Assigner>(
         "assigner",
         actors::Assigner::Setup{.replicas = replicas, .micro_batches = micro_batches, .start = StepId(4), .record = std::move(record)});
-    std::vector<actor::Ref> refs;
+    std::vector<std::vector<actor::Ref>> refs;
     for (int i = 0; i < replicas; ++i) {
       replicas_.push_back(&system.add<Replica>("replica-" + std::to_string(i)));
-      refs.push_back(replicas_.back()->self());
+      refs.push_back({replicas_.back()->self()});
     }
     assigner_->connect_to(refs);
     world_.start();

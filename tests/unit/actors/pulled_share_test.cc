@@ -110,6 +110,31 @@ TEST_F(PulledShareTest, AsksForNothingAfterTheLastStep) {
   EXPECT_FALSE(share_.question());
 }
 
+// A later stage's process: the same answers, and it may be behind.
+TEST_F(PulledShareTest, HearsWhatTheProcessOfTheFirstStageAskedFor) {
+  PulledShare other(StepId(1), 2, 1, /*asks=*/false);
+  EXPECT_FALSE(other.question());
+  other.assigned({StepId(1), 4, false});
+  other.assigned({StepId(1), 5, false});
+  other.assigned({StepId(1), -1, true});
+  other.assigned({StepId(2), 0, false});  // the step is not even open here
+  EXPECT_FALSE(other.complete());
+  other.opened(StepId(1));
+  for (const int slot : {4, 5}) {
+    ASSERT_NE(other.to_read(), nullptr);
+    EXPECT_EQ(other.to_read()->slot, slot);
+    EXPECT_EQ(other.to_read()->step, StepId(1));
+    other.reading();
+  }
+  EXPECT_EQ(other.to_read(), nullptr);
+  ASSERT_TRUE(other.complete());
+  EXPECT_FALSE(other.marked());
+  EXPECT_THAT(other.tell(), ElementsAre(4, 5));
+  ASSERT_NE(other.to_read(), nullptr);
+  EXPECT_EQ(other.to_read()->step, StepId(2));
+  EXPECT_EQ(other.to_read()->micro_batch, MicroBatchId(0));
+}
+
 TEST_F(PulledShareTest, TakesAnAnswerToNoQuestionForABug) {
   EXPECT_DEATH(share_.assigned({StepId(1), 0, false}), "a micro-batch of step 1 was assigned");
   ASSERT_TRUE(share_.question());
