@@ -174,5 +174,30 @@ TEST_F(Pull, GivesTheLossesOfIndexOrderAndTheSameBitsWhenReplayed) {
   EXPECT_GT(uneven, static_cast<int>(count) / 4);
 }
 
+// Whoever waits for a micro-batch, or for the others at the end of its share, hears of it; what was saved goes on.
+TEST_F(Pull, ALostProcessEndsAll) {
+  int failed = 0;
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    const JobShape shape{.tied = seed % 2 == 1, .save = true, .replicas = seed % 4 == 3 ? 4 : 2, .zero = static_cast<int>(seed / 2 % 2), .pulls = true};
+    Draws draws(seed, 6);
+    const auto kind = seed % 3 == 0 ? FaultKind::kCut : FaultKind::kCrash;
+    const Fault fault = Fault::draw(kind, draws, shape.replicas, 8'000'000, comm::SimNetworkOptions().heartbeat_timeout_ns);
+    TrialOptions options = with_slow_rank(Rank(static_cast<std::int32_t>(seed) % shape.replicas), 8);
+    options.befall = [&](comm::SimNetwork& network) { fault.schedule(network); };
+    const std::string output = folder(absl::StrCat("lost-", seed));
+    const Trial trial = run_trial(seed, shape, corpus_, output, options);
+    SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), "), ", fault.describe()));
+    ASSERT_EQ(trial.broken, "");
+    ASSERT_THAT(trial.unfinished, testing::AllOf(testing::Not(testing::HasSubstr("has not ended")), testing::Not(testing::HasSubstr("open"))));
+    failed += trial.outcome.status.ok() ? 0 : 1;
+    const Trial on = run_trial(seed + 1'000, shape, corpus_, output);
+    ASSERT_TRUE(on.outcome.status.ok()) << on.outcome.status;
+    ASSERT_THAT(on.outcome.steps, testing::ElementsAre(1, 2, 3));
+    ASSERT_EQ(fault_of(on.outcome, shape.replicas), "");
+  }
+  printf("in %d somebody failed\n", failed);
+  EXPECT_GT(failed, 8);
+}
+
 }  // namespace
 }  // namespace troupe::test
