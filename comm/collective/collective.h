@@ -1,7 +1,8 @@
 // What a collective does: one operation of a group of ranks, each with its own memory.
 //
 // Sums are folded in the order of the group's members, element by element, in fp32: the bits depend on the members' order and values
-// only, not on the algorithm, the chunks, the parts, or who came first. So a reduce-scatter gives what the all-reduce gives.
+// only, not on the chunks, the parts, or who came first. So a reduce-scatter gives what the all-reduce gives. Where members of a group are
+// on different nodes, and the group knows, each node's members are summed first, then the nodes (folding.h): other bits, as fixed.
 #pragma once
 
 #include <cstdint>

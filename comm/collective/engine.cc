@@ -12,7 +12,8 @@ namespace troupe::comm {
 
 struct CollectiveEngine::OpenGroup {
   Group group;
-  Status failure;
+  Layout layout;
+  Status failure{};
 };
 
 struct CollectiveEngine::Early {
@@ -25,11 +26,11 @@ CollectiveEngine::CollectiveEngine(Transport& transport) : transport_(transport)
 }
 CollectiveEngine::~CollectiveEngine() = default;
 
-void CollectiveEngine::add_group(GroupId id, std::vector<Rank> members) {
+void CollectiveEngine::add_group(GroupId id, std::vector<Rank> members, const std::vector<int>& node_of) {
   const auto self = std::find(members.begin(), members.end(), transport_.rank());
   TROUPE_CHECK(self != members.end()) << "group " << id << " without rank " << transport_.rank();
-  auto open = std::make_unique<OpenGroup>();
-  open->group = {.id = id, .members = members, .self = static_cast<int>(self - members.begin())};
+  Group group{.id = id, .members = members, .self = static_cast<int>(self - members.begin())};
+  auto open = std::make_unique<OpenGroup>(OpenGroup{.group = std::move(group), .layout = Layout(static_cast<int>(members.size()), node_of)});
   TROUPE_CHECK(groups_.emplace(id, std::move(open)).second) << "group " << id << " is there already";
 }
 
@@ -51,12 +52,12 @@ void CollectiveEngine::begin(OpenGroup& open, OperationId id, Collective collect
   }
   Operation::Scratch scratch;
   if (!scratch_.empty()) {
-    std::tie(scratch.sum, scratch.incoming) = std::move(scratch_.back());
+    scratch = std::move(scratch_.back());
     scratch_.pop_back();
   }
   const Key key{group.id, id};
-  auto made = std::make_unique<Operation>(transport_, group, id, std::move(collective), std::move(done), std::move(scratch),
-                                          changed_);
+  auto made = std::make_unique<Operation>(transport_, group, open.layout, id, std::move(collective), std::move(done), std::move(scratch),
+                                          changed_, between_nodes_bytes_);
   Operation& operation = *made;
   TROUPE_CHECK(operations_.emplace(key, std::move(made)).second) << "operation " << id << " of group " << group.id << " is open already";
   operation.start();
@@ -148,8 +149,7 @@ void CollectiveEngine::sweep() {
       const Key key = it->first;
       it = operations_.erase(it);
       if (!failure.ok()) fail_group(*groups_.at(key.first), key.second, failure, true);
-      auto scratch = ended->finish();
-      scratch_.emplace_back(std::move(scratch.sum), std::move(scratch.incoming));
+      scratch_.push_back(ended->finish());
     }
   }
   sweeping_ = false;

@@ -1,7 +1,7 @@
 // The collectives of one rank: starts operations, brings frames to them, lets them end or fail together.
 //
 // Threads: add_group before the transport starts; start by any; completions on the progress thread.
-// Owns: the operations in flight and their scratch (two chunks each). Data is the caller's until the completion.
+// Owns: the operations in flight and their scratch (three chunks each). Data is the caller's until the completion.
 // Errors: a completion that is not ok means that the group has failed, on every member: a member went down (kUnavailable), or
 //         members called different things (kFailedPrecondition, naming operation, ranks and both values). What is open in a failed group
 //         and what is started in it later fails with the first cause. Nobody waits for ever.
@@ -9,6 +9,7 @@
 // Invariants: Collective.FoldsInMemberOrderWhateverComesFirst, Collective.FailsEverywhereOrNowhere.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "comm/collective/collective.h"
+#include "comm/collective/folding.h"
 #include "comm/transport.h"
 
 namespace troupe::comm {
@@ -30,11 +32,14 @@ class CollectiveEngine {
   CollectiveEngine(const CollectiveEngine&) = delete;
   CollectiveEngine& operator=(const CollectiveEngine&) = delete;
 
-  // Ids and members are the same on all members; `members` holds this rank.
-  void add_group(GroupId id, std::vector<Rank> members);
+  // Ids, members and nodes are the same on all members; `members` holds this rank. `node_of`: for each member a number that those of one
+  // machine share (empty: all are on one). It decides in which order sums are folded, and what goes between machines: see layout.h.
+  void add_group(GroupId id, std::vector<Rank> members, const std::vector<int>& node_of = {});
   void start(GroupId group, OperationId id, Collective collective, Completion done);
   // On the progress thread: all operations with `peer` fail.
   void peer_down(Rank peer, const Status& cause);
+  // Of tensors, sent by this rank to members on other nodes since the start. By any thread.
+  std::int64_t between_nodes_bytes() const { return between_nodes_bytes_.load(std::memory_order_relaxed); }
 
  private:
   struct Early;
@@ -51,7 +56,8 @@ class CollectiveEngine {
   std::map<GroupId, std::unique_ptr<OpenGroup>> groups_;
   std::map<Key, std::unique_ptr<Operation>> operations_;
   std::map<Key, std::vector<Early>> early_;   // frames for operations that have not been started here
-  std::vector<std::pair<std::vector<float>, std::vector<std::byte>>> scratch_;
+  std::vector<Folding::Scratch> scratch_;
+  std::atomic<std::int64_t> between_nodes_bytes_{0};
   bool sweeping_ = false, swept_again_ = false;
 };
 

@@ -5,12 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "comm/collective/fold.h"
 #include "runtime/base/check.h"
 
 namespace troupe::comm {
 
-using device::bfloat16, device::DType;
+using device::DType;
 
 const char* name(CollectiveKind kind) {
   switch (kind) {
@@ -31,19 +30,21 @@ Parts Parts::equal(std::int64_t elements, int members, std::int64_t grain) {
   return parts;
 }
 
-Operation::Operation(Transport& transport, const Group& group, OperationId id, Collective collective, Completion done, Scratch scratch,
-                     const std::function<void()>& changed)
+Operation::Operation(Transport& transport, const Group& group, const Layout& layout, OperationId id, Collective collective,
+                     Completion done, Scratch scratch, const std::function<void()>& changed, std::atomic<std::int64_t>& between_nodes_bytes)
     : transport_(transport),
       group_(group),
+      layout_(layout),
       id_(id),
       collective_(std::move(collective)),
       done_(std::move(done)),
       changed_(changed),
       size_(device::size_bytes(collective_.type)),
-      small_(collective_.kind == CollectiveKind::kAllReduce && collective_.parts.elements() * size_ <= kSmallBytes),
+      small_(collective_.kind == CollectiveKind::kAllReduce && layout.nodes() == 1 && collective_.parts.elements() * size_ <= kSmallBytes),
+      between_nodes_bytes_(between_nodes_bytes),
       outgoing_(static_cast<std::size_t>(group.size())),
-      waiting_(static_cast<std::size_t>(group.size())),
-      scratch_(std::move(scratch)) {
+      folding_(std::move(scratch)),
+      waiting_(static_cast<std::size_t>(group.size())) {
   TROUPE_CHECK(collective_.kind == CollectiveKind::kBarrier || collective_.parts.members() == group.size())
       << describe() << ": cut into " << collective_.parts.members() << " parts for " << group.size() << " members";
   TROUPE_CHECK(!reduces() || collective_.type == DType::kF32 || collective_.type == DType::kBF16)
@@ -60,45 +61,42 @@ std::string Operation::describe() const {
 void Operation::start() {
   const auto& parts = collective_.parts;
   const int self = group_.self;
-  for (int member = 0; member < group_.size(); ++member) {
-    if (member == self) continue;
-    switch (collective_.kind) {
-      case CollectiveKind::kAllReduce:
-      case CollectiveKind::kReduceScatter:
-        if (small_) {
-          queue(member, Phase::kAddend, collective_.data, 0, parts.elements());
-        } else {
-          queue(member, Phase::kAddend, collective_.data, parts.begin(member), parts.end(member));
-        }
-        break;
-      case CollectiveKind::kAllGather:
-      case CollectiveKind::kBroadcast: queue(member, Phase::kResult, collective_.data, parts.begin(self), parts.end(self)); break;
-      case CollectiveKind::kAllToAll: {
-        const auto& from = collective_.from_parts;
-        queue(member, Phase::kResult, collective_.from + from.begin(member) * size_, 0, from.size(member));
-        break;
+  switch (collective_.kind) {
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kReduceScatter:
+      for (const int mate : layout_.members(layout_.node_of(self))) {
+        if (mate != self) queue_addends(mate);
       }
-      case CollectiveKind::kBarrier: send_one(member, Phase::kArrived, nullptr, 0, 0); break;
+      break;
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kBroadcast: hand_on(self, parts.begin(self), parts.end(self)); break;
+    case CollectiveKind::kAllToAll: {
+      const auto& from = collective_.from_parts;
+      for (int member = 0; member < group_.size(); ++member) {
+        if (member != self) queue(member, Phase::kResult, collective_.from + from.begin(member) * size_, 0, from.size(member));
+      }
+      TROUPE_CHECK(from.size(self) == parts.size(self)) << describe() << ": one's own part differs from itself";
+      if (from.size(self) > 0) {
+        std::memcpy(at(parts.begin(self)), collective_.from + from.begin(self) * size_, static_cast<std::size_t>(from.size(self) * size_));
+      }
+      break;
     }
+    case CollectiveKind::kBarrier:
+      for (int member = 0; member < group_.size(); ++member) {
+        if (member != self) send_one(member, Phase::kArrived, nullptr, 0, 0, 0);
+      }
+      break;
   }
-  if (collective_.kind == CollectiveKind::kAllToAll) {
-    const auto& from = collective_.from_parts;
-    TROUPE_CHECK(from.size(self) == parts.size(self)) << describe() << ": one's own part differs from itself";
-    if (from.size(self) > 0) {
-      std::memcpy(at(parts.begin(self)), collective_.from + from.begin(self) * size_, static_cast<std::size_t>(from.size(self) * size_));
-    }
-  }
-  if (reduces()) {
-    fold_at_ = small_ ? 0 : parts.begin(self);
-    fold_end_ = small_ ? parts.elements() : parts.end(self);
-    fold_to_ = std::min(fold_end_, fold_at_ + chunk_elements());
-    fold_more();
-  }
+  if (!reduces()) return;
+  auto pieces = small_ ? std::vector<Folding::Piece>{{self, 0, parts.elements()}} : Folding::pieces(layout_, parts, self, chunk_elements());
+  if (small_ && parts.elements() == 0) pieces.clear();
+  folding_ = Folding(layout_, self, collective_, std::move(pieces), small_, folding_.give_back());
+  fold_more();
 }
 
 bool Operation::complete() const {
   if (collective_.kind == CollectiveKind::kBarrier) return arrived_ == group_.size() - 1;
-  if (fold_at_ < fold_end_ || results_received_ < expected_results()) return false;
+  if (!folding_.ended() || results_received_ < expected_results()) return false;
   return std::all_of(outgoing_.begin(), outgoing_.end(), [](const auto& left) { return left.empty(); });
 }
 
@@ -124,10 +122,26 @@ CollectiveHeader Operation::header(int to, Phase phase, std::int64_t offset, std
           .from = group_.self, .elements = elements, .offset = offset, .count = count};
 }
 
-void Operation::queue(int to, Phase phase, const std::byte* base, std::int64_t begin, std::int64_t end) {
+// In the order in which `to` folds them.
+void Operation::queue_addends(int to) {
+  const auto& parts = collective_.parts;
+  if (small_) return queue(to, Phase::kAddend, collective_.data, 0, parts.elements());
+  if (layout_.nodes() == 1) return queue(to, Phase::kAddend, at(parts.begin(to)), parts.begin(to), parts.end(to));
+  for (const auto& piece : Folding::pieces(layout_, parts, to, chunk_elements())) queue(to, Phase::kAddend, at(piece.begin), piece.begin, piece.end);
+}
+
+void Operation::queue(int to, Phase phase, const std::byte* bytes, std::int64_t begin, std::int64_t end,
+                      std::shared_ptr<std::vector<std::byte>> kept) {
   if (begin == end) return;
-  outgoing_[static_cast<std::size_t>(to)].push_back({.phase = phase, .base = base, .next = begin, .end = end});
+  if (kept != nullptr) ++kept_;
+  outgoing_[static_cast<std::size_t>(to)].push_back(
+      {.phase = phase, .bytes = bytes, .begin = begin, .end = end, .next = begin, .kept = std::move(kept), .number = ++outgoings_});
   send_more(to);
+}
+
+// What is as it shall be here, to those who have it from here.
+void Operation::hand_on(int part, std::int64_t begin, std::int64_t end) {
+  for (const int to : layout_.result_to(collective_.kind, part, group_.self)) queue(to, Phase::kResult, at(begin), begin, end);
 }
 
 void Operation::send_more(int to) {
@@ -140,39 +154,42 @@ void Operation::send_more(int to) {
       const std::int64_t offset = std::exchange(part.next, part.next + count);
       ++part.in_flight;
       ++in_flight;
-      send_one(to, part.phase, part.base + offset * size_, offset, count);
+      send_one(to, part.phase, part.bytes + (offset - part.begin) * size_, offset, count, part.number);
     }
+    if (in_flight >= kWindow) break;
   }
 }
 
-void Operation::send_one(int to, Phase phase, const std::byte* bulk, std::int64_t offset, std::int64_t count) {
+void Operation::send_one(int to, Phase phase, const std::byte* bulk, std::int64_t offset, std::int64_t count, std::int64_t number) {
   ++under_way_;
+  if (!layout_.share_node(to, group_.self)) between_nodes_bytes_.fetch_add(count * size_, std::memory_order_relaxed);
   const auto head = encode(header(to, phase, offset, count));
   transport_.send({.to = group_.members[static_cast<std::size_t>(to)],
                    .channel = Channel::kCollectives,
                    .lane = count > 0 ? Lane::kBulk : Lane::kControl,
                    .header = head,
                    .bulk = {bulk, static_cast<std::size_t>(count * size_)},
-                   .sent = [this, to, phase, count](Status status) {
+                   .sent = [this, to, count, number](Status status) {
                      --under_way_;
-                     auto& left = outgoing_[static_cast<std::size_t>(to)];
-                     if (count > 0) {
-                       const auto part = std::find_if(left.begin(), left.end(), [&](const Outgoing& out) {
-                         return out.phase == phase && out.in_flight > 0;
-                       });
-                       --part->in_flight;
-                       std::erase_if(left, [](const Outgoing& out) { return out.next == out.end && out.in_flight == 0; });
-                     }
+                     if (count > 0) sent_one(to, number);
                      if (absl::IsCancelled(status)) {
                        // The receiver's group has failed; it, or who told it, tells why.
                      } else if (!status.ok()) {
                        fail(status);
                      } else if (failure_.ok()) {
                        send_more(to);
-                       fold_more();  // a small sum may wait for its own addend to have left
+                       fold_more();  // a small sum may wait for its own addend to have left, one of a node for those before it
                      }
                      changed_();
                    }});
+}
+
+void Operation::sent_one(int to, std::int64_t number) {
+  auto& left = outgoing_[static_cast<std::size_t>(to)];
+  const auto part = std::find_if(left.begin(), left.end(), [number](const Outgoing& out) { return out.number == number; });
+  if (--part->in_flight > 0 || part->next < part->end) return;
+  if (part->kept != nullptr) --kept_;
+  left.erase(part);
 }
 
 // --- receiving ---
@@ -197,14 +214,15 @@ Status Operation::arrive(const CollectiveHeader& h, Arrival arrival) {
       ++arrived_;
       return ok();
     case Phase::kAddend:
-      if (!reduces()) return out_of_turn();
+    case Phase::kNodeSum:
+      if (!reduces() || h.count == 0 || layout_.share_node(h.from, group_.self) != (h.phase == Phase::kAddend)) return out_of_turn();
       waiting_[static_cast<std::size_t>(h.from)].push_back({h, std::move(arrival)});
       fold_more();
       return ok();
     case Phase::kResult: {
-      const std::int64_t size = parts.size(h.from), begin = collective_.kind == CollectiveKind::kAllToAll ? 0 : parts.begin(h.from);
-      if (h.offset < begin || h.count > size || h.offset - begin > size - h.count) return out_of_turn();
-      take_result(h, std::move(arrival));
+      const int part = part_of(h);
+      if (part < 0) return out_of_turn();
+      take_result(h, part, std::move(arrival));
       return ok();
     }
     case Phase::kFailed: break;
@@ -212,13 +230,28 @@ Status Operation::arrive(const CollectiveHeader& h, Arrival arrival) {
   return out_of_turn();
 }
 
-void Operation::take_result(const CollectiveHeader& h, Arrival arrival) {
+// The part that a result belongs to; -1: its sender has none such for us.
+int Operation::part_of(const CollectiveHeader& h) const {
+  const auto& parts = collective_.parts;
+  if (h.count == 0) return -1;
+  if (collective_.kind == CollectiveKind::kAllToAll) return h.count <= parts.size(h.from) - h.offset ? h.from : -1;
+  const auto after = std::upper_bound(parts.boundaries.begin(), parts.boundaries.end(), h.offset);
+  const int part = static_cast<int>(after - parts.boundaries.begin()) - 1;
+  if (after == parts.boundaries.end() || h.count > *after - h.offset || part == group_.self) return -1;
+  return layout_.result_from(collective_.kind, part, group_.self) == h.from ? part : -1;
+}
+
+void Operation::take_result(const CollectiveHeader& h, int part, Arrival arrival) {
   const std::int64_t base = collective_.kind == CollectiveKind::kAllToAll ? collective_.parts.begin(h.from) : 0;
   ++under_way_;
-  arrival.fetch(at(base + h.offset), [this, count = h.count](Status status) {
+  arrival.fetch(at(base + h.offset), [this, part, begin = h.offset, count = h.count](Status status) {
     --under_way_;
     results_received_ += count;
-    if (!status.ok()) fail(status);
+    if (!status.ok()) {
+      fail(status);
+    } else if (failure_.ok() && collective_.kind != CollectiveKind::kAllToAll) {
+      hand_on(part, begin, begin + count);
+    }
     changed_();
   });
 }
@@ -226,40 +259,37 @@ void Operation::take_result(const CollectiveHeader& h, Arrival arrival) {
 // --- folding ---
 
 void Operation::fold_more() {
-  while (failure_.ok() && !fetching_ && fold_at_ < fold_end_) {
-    const std::int64_t count = fold_to_ - fold_at_;
-    if (fold_next_ == group_.size()) {
+  while (failure_.ok() && !fetching_ && !folding_.ended()) {
+    const int from = folding_.source();
+    if (from < 0) {
       if (small_ && under_way_ > 0) return;  // our addend, which the sum will overwrite, is still on its way
-      chunk_folded();
+      if (kept_ >= folding_.for_others() + kWindow) return;
+      piece_folded();
       continue;
     }
-    if (fold_next_ == group_.self) {
-      fold(group_.self);
+    if (from == group_.self) {
+      folding_.add();
       continue;
     }
-    auto& waiting = waiting_[static_cast<std::size_t>(fold_next_)];
+    auto& waiting = waiting_[static_cast<std::size_t>(from)];
     if (waiting.empty()) return;
     Waiting next = std::move(waiting.front());
     waiting.pop_front();
-    if (next.header.offset != fold_at_ || next.header.count != count) {
+    const auto& piece = folding_.piece();
+    if (next.header.offset != piece.begin || next.header.count != piece.count()) {
       fail(absl::FailedPreconditionError(absl::StrCat("rank ", next.arrival.from().value, " sent elements ", next.header.offset, " + ",
-                                                      next.header.count, " where ", fold_at_, " + ", count, " were due: ", describe())));
+                                                      next.header.count, " where ", piece.begin, " + ", piece.count(), " were due: ", describe())));
       return;
     }
-    // The first addend is the sum so far: it is fetched to where the sum grows.
-    const bool first = fold_next_ == 0 && collective_.type == DType::kF32;
-    const auto chunk = static_cast<std::size_t>(std::min(fold_end_ - fold_at_, chunk_elements()));
-    first ? scratch_.sum.resize(std::max(scratch_.sum.size(), chunk)) : scratch_.incoming.resize(chunk * static_cast<std::size_t>(size_));
-    std::byte* into = first ? reinterpret_cast<std::byte*>(scratch_.sum.data()) : scratch_.incoming.data();
     fetching_ = true;
     ++under_way_;
-    next.arrival.fetch(into, [this](Status status) {
+    next.arrival.fetch(folding_.place(), [this](Status status) {
       --under_way_;
       fetching_ = false;
       if (!status.ok()) {
         fail(status);
       } else if (failure_.ok()) {
-        fold(fold_next_);
+        folding_.add();
         fold_more();
       }
       changed_();
@@ -267,52 +297,14 @@ void Operation::fold_more() {
   }
 }
 
-// Adds what `member` brought to the sum of those before it.
-void Operation::fold(int member) {
-  const std::int64_t count = fold_to_ - fold_at_;
-  const bool own = member == group_.self;
-  const std::byte* addend = own ? at(fold_at_) : scratch_.incoming.data();
-  ++fold_next_;
-  if (collective_.type == DType::kBF16) {
-    scratch_.sum.resize(std::max(scratch_.sum.size(), static_cast<std::size_t>(count)));
-    const auto* values = reinterpret_cast<const bfloat16*>(addend);
-    member == 0 ? widen_bf16(scratch_.sum.data(), values, count) : add_bf16(scratch_.sum.data(), values, count);
-    return;
-  }
-  const auto* values = reinterpret_cast<const float*>(addend);
-  if (small_) {
-    if (member == 0 && own) {
-      scratch_.sum.assign(values, values + count);
-    } else if (member > 0) {
-      add_fp32(scratch_.sum.data(), values, count);
-    }
-    return;
-  }
-  // In place from our own turn on: a + b has the bits of b + a.
-  auto* in_place = reinterpret_cast<float*>(at(fold_at_));
-  if (own) {
-    if (member > 0) add_fp32(in_place, scratch_.sum.data(), count);
-  } else if (member > group_.self) {
-    add_fp32(in_place, values, count);
-  } else if (member > 0) {
-    add_fp32(scratch_.sum.data(), values, count);
-  }
-}
-
-void Operation::chunk_folded() {
-  const std::int64_t begin = fold_at_, count = fold_to_ - fold_at_;
-  if (collective_.type == DType::kBF16) {
-    narrow_to_bf16(reinterpret_cast<bfloat16*>(at(begin)), scratch_.sum.data(), count);
-  } else if (small_) {
-    std::memcpy(at(begin), scratch_.sum.data(), static_cast<std::size_t>(count) * 4);
-  }
-  fold_at_ = fold_to_;
-  fold_to_ = std::min(fold_end_, fold_at_ + chunk_elements());
-  fold_next_ = 0;
-  if (collective_.kind == CollectiveKind::kAllReduce && !small_) {
-    for (int member = 0; member < group_.size(); ++member) {
-      if (member != group_.self) queue(member, Phase::kResult, collective_.data, begin, begin + count);
-    }
+void Operation::piece_folded() {
+  auto folded = folding_.take();
+  const auto& piece = folded.piece;
+  if (small_) return;
+  if (piece.part != group_.self) {
+    queue(piece.part, Phase::kNodeSum, folded.bytes, piece.begin, piece.end, std::move(folded.kept));
+  } else if (collective_.kind == CollectiveKind::kAllReduce) {
+    hand_on(piece.part, piece.begin, piece.end);
   }
 }
 
@@ -327,7 +319,7 @@ void Operation::fail(const Status& cause) {
 Operation::Scratch Operation::finish() {
   TROUPE_CHECK(ended()) << describe() << " is not at its end";
   if (done_) std::exchange(done_, nullptr)(failure_);
-  return std::move(scratch_);
+  return folding_.give_back();
 }
 
 }  // namespace troupe::comm

@@ -1,19 +1,27 @@
 // One member's share of one collective: a state machine that the progress thread drives. Private to the engine.
 //
-// Every element has one member that folds it (its owner, see Parts); a small all-reduce is folded by everybody. Addends go to their
-// owner in chunks, in order, a few under way for each receiver; the owner fetches them in the order of the members and adds. What is
+// Every element has one member that folds it (its owner, see Parts); a small all-reduce in one node is folded by everybody. Addends go to
+// their owner in chunks, in order, a few under way for each receiver; the owner fetches them in the order of the members and adds. What is
 // folded goes to those who shall have it, straight into its place. A chunk is folded before its result leaves, so a result never
-// overwrites an addend that somebody still has to fetch.
+// overwrites an addend that somebody still has to fetch. Between nodes (layout.h) addends go to who sums for the node, its sums to the
+// owner, and results by who hands them on.
 //
-// Threads: the progress thread. Owns: its scratch, two chunks at most.
+// Nobody waits in a circle: a node's sum waits for addends alone, an owner's sum for those, a result for the owner's sum; results are
+// fetched as they come, and the chunks that a member folds take turns in an order that all know (folding.h).
+//
+// Threads: the progress thread. Owns: its scratch, three chunks at most; in a reduce-scatter over nodes the sums that are on their way.
 // Errors: after fail() nothing is sent or fetched any more; ended() once all that was under way has come back.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "comm/collective/collective.h"
+#include "comm/collective/folding.h"
+#include "comm/collective/layout.h"
 #include "comm/collective/wire.h"
 #include "comm/transport.h"
 
@@ -27,15 +35,11 @@ class Operation {
   static constexpr std::int64_t kChunkBytes = 256 << 10, kMovedChunkBytes = 512 << 10;
   static constexpr int kWindow = 4;  // frames under way to one receiver
 
-  // Room for a chunk; handed from one operation to the next.
-  struct Scratch {
-    std::vector<float> sum;            // of the members so far, where it is not in place
-    std::vector<std::byte> incoming;
-  };
+  using Scratch = Folding::Scratch;
 
   // `changed` outlives the operation and is called when something has come back; the caller then looks at ended().
-  Operation(Transport& transport, const Group& group, OperationId id, Collective collective, Completion done, Scratch scratch,
-            const std::function<void()>& changed);
+  Operation(Transport& transport, const Group& group, const Layout& layout, OperationId id, Collective collective, Completion done,
+            Scratch scratch, const std::function<void()>& changed, std::atomic<std::int64_t>& between_nodes_bytes);
 
   void start();
   // A frame for this operation. Not ok: it does not belong to it (the text names both sides).
@@ -50,8 +54,11 @@ class Operation {
  private:
   struct Outgoing {  // to one member
     Phase phase;
-    const std::byte* base;            // where element 0 lies
-    std::int64_t next = 0, end = 0;   // elements still to be sent
+    const std::byte* bytes;           // where element `begin` lies
+    std::int64_t begin = 0, end = 0;
+    std::int64_t next = 0;            // to be sent
+    std::shared_ptr<std::vector<std::byte>> kept{};  // what is sent, where it is not the caller's
+    std::int64_t number = 0;          // tells it from the others
     int in_flight = 0;
   };
   struct Waiting {
@@ -61,28 +68,33 @@ class Operation {
 
   bool reduces() const { return collective_.kind == CollectiveKind::kAllReduce || collective_.kind == CollectiveKind::kReduceScatter; }
   bool complete() const;
-  bool is_owner(int member) const;
   std::int64_t expected_results() const;
   std::int64_t chunk_elements() const { return (reduces() ? kChunkBytes : kMovedChunkBytes) / size_; }
   std::byte* at(std::int64_t element) const { return collective_.data + element * size_; }
 
-  void queue(int to, Phase phase, const std::byte* base, std::int64_t begin, std::int64_t end);
+  void queue_addends(int to);
+  void queue(int to, Phase phase, const std::byte* bytes, std::int64_t begin, std::int64_t end,
+             std::shared_ptr<std::vector<std::byte>> kept = nullptr);
+  void hand_on(int part, std::int64_t begin, std::int64_t end);
   void send_more(int to);
-  void send_one(int to, Phase phase, const std::byte* bulk, std::int64_t offset, std::int64_t count);
+  void send_one(int to, Phase phase, const std::byte* bulk, std::int64_t offset, std::int64_t count, std::int64_t number);
+  void sent_one(int to, std::int64_t number);
+  int part_of(const CollectiveHeader& header) const;
   void fold_more();
-  void fold(int member);
-  void chunk_folded();
-  void take_result(const CollectiveHeader& header, Arrival arrival);
+  void piece_folded();
+  void take_result(const CollectiveHeader& header, int part, Arrival arrival);
   CollectiveHeader header(int to, Phase phase, std::int64_t offset, std::int64_t count) const;
 
   Transport& transport_;
   const Group& group_;
+  const Layout& layout_;
   const OperationId id_;
   Collective collective_;
   Completion done_;
   const std::function<void()>& changed_;  // outlives us: we may be destroyed in it
   const std::int64_t size_;           // bytes of an element
   const bool small_;
+  std::atomic<std::int64_t>& between_nodes_bytes_;
 
   Status failure_;
   int under_way_ = 0;                 // sends and fetches that have not come back
@@ -90,12 +102,11 @@ class Operation {
   std::int64_t results_received_ = 0;
   int arrived_ = 0;                   // barrier
 
-  // The chunk that is being folded: [fold_at_, fold_to_) of [.., fold_end_).
-  std::int64_t fold_at_ = 0, fold_to_ = 0, fold_end_ = 0;
-  int fold_next_ = 0;                 // the member whose addend is next
-  bool fetching_ = false;
-  std::vector<std::deque<Waiting>> waiting_;    // per member: addends that have come
-  Scratch scratch_;
+  Folding folding_;
+  bool fetching_ = false;                       // an addend
+  std::vector<std::deque<Waiting>> waiting_;    // per member: addends and nodes' sums that have come
+  std::int64_t outgoings_ = 0;                  // so far
+  std::size_t kept_ = 0;                        // of those that wait or are under way
 };
 
 }  // namespace troupe::comm

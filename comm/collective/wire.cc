@@ -49,7 +49,7 @@ std::optional<CollectiveHeader> decode_collective(std::span<const std::byte> byt
   at = take(at, type);
   take(at, phase);
   if (kind > static_cast<std::uint8_t>(CollectiveKind::kBarrier) || type > static_cast<std::uint8_t>(device::DType::kU8) ||
-      phase > static_cast<std::uint8_t>(Phase::kFailed)) {
+      phase > static_cast<std::uint8_t>(Phase::kNodeSum)) {
     return std::nullopt;
   }
   if (h.from < 0 || h.elements < 0 || h.offset < 0 || h.count < 0) return std::nullopt;

@@ -15,6 +15,7 @@ enum class Phase : std::uint8_t {
   kResult,   // bulk: elements [offset, offset + count) as they shall be
   kArrived,  // of a barrier
   kFailed,   // the group has failed; the text says why, `offset` is the status code, `count` the first cause's rank + 2 (0: there is none)
+  kNodeSum,  // bulk: elements [offset, offset + count), the sum over the sender's node, for the owner of the part
 };
 
 struct CollectiveHeader {

@@ -46,20 +46,32 @@ std::vector<std::byte> random_bytes(Draws& draws, DType type, std::int64_t count
   return bytes;
 }
 
-// The sum in the order of members, in fp32, rounded once.
+// By the definition: each node's members in their order, then the nodes in the order of their first members, in fp32; what goes from node
+// to node has the type, so each node's sum is rounded to it. One node: the sum in the order of members, rounded once.
 template <class T>
-std::vector<std::byte> folded(const std::vector<std::vector<std::byte>>& addends) {
+std::vector<std::byte> folded(const std::vector<std::vector<std::byte>>& addends, const std::vector<int>& nodes) {
   std::vector<std::byte> sums = addends.front();
   const auto at = [](const std::vector<std::byte>& bytes, std::size_t i) { return static_cast<float>(reinterpret_cast<const T*>(bytes.data())[i]); };
+  std::vector<int> order;
+  for (const int node : nodes) {
+    if (std::find(order.begin(), order.end(), node) == order.end()) order.push_back(node);
+  }
   for (std::size_t i = 0; i < sums.size() / sizeof(T); ++i) {
-    float sum = at(addends.front(), i);
-    for (std::size_t member = 1; member < addends.size(); ++member) sum += at(addends[member], i);
-    reinterpret_cast<T*>(sums.data())[i] = T(sum);
+    std::optional<float> all;
+    for (const int node : order) {
+      std::optional<float> sum;
+      for (std::size_t member = 0; member < addends.size(); ++member) {
+        if (nodes[member] == node) sum = sum ? *sum + at(addends[member], i) : at(addends[member], i);
+      }
+      const float rounded = order.size() > 1 ? static_cast<float>(T(*sum)) : *sum;
+      all = all ? *all + rounded : rounded;
+    }
+    reinterpret_cast<T*>(sums.data())[i] = T(*all);
   }
   return sums;
 }
 
-Case draw_case(Draws& draws, int members) {
+Case draw_case(Draws& draws, int members, const std::vector<int>& nodes) {
   Case drawn;
   const auto ranks = static_cast<std::size_t>(members);
   drawn.what.kind = static_cast<CollectiveKind>(draws.below(6));
@@ -113,7 +125,7 @@ Case draw_case(Draws& draws, int members) {
   for (std::size_t member = 0; member < ranks; ++member) drawn.data.push_back(random_bytes(draws, drawn.what.type, elements));
   drawn.expected = drawn.data;
   const bool sums = drawn.what.kind == CollectiveKind::kAllReduce || drawn.what.kind == CollectiveKind::kReduceScatter;
-  const auto sum = !sums ? std::vector<std::byte>() : drawn.what.type == DType::kF32 ? folded<float>(drawn.data) : folded<bfloat16>(drawn.data);
+  const auto sum = !sums ? std::vector<std::byte>() : drawn.what.type == DType::kF32 ? folded<float>(drawn.data, nodes) : folded<bfloat16>(drawn.data, nodes);
   for (int member = 0; member < members; ++member) {
     auto& mine = drawn.expected[static_cast<std::size_t>(member)];
     for (int part = 0; part < members; ++part) {
@@ -133,7 +145,10 @@ Case draw_case(Draws& draws, int members) {
 class Crew {
  public:
   Crew(std::uint64_t seed, FaultKind kind, bool disagree = false) : draws_(seed, 1) {
-    world_ = 2 + static_cast<int>(draws_.below(4));
+    world_ = 2 + static_cast<int>(draws_.below(6));
+    // Uneven, and not neighbours; half of the worlds have one node.
+    const std::int64_t kinds = draws_.one_in(2) ? 1 : 2 + draws_.below(3);
+    for (int rank = 0; rank < world_; ++rank) nodes_.push_back(static_cast<int>(draws_.below(kinds)) * 3);
     comm::SimNetworkOptions options{.world = world_, .seed = seed};
     options.eager_bytes_most = draws_.one_in(2) ? 0 : 8'192;
     options.told_of_a_crash = draws_.one_in(2) ? 0 : 0.5;
@@ -147,7 +162,7 @@ class Crew {
     std::vector<Rank> members;
     for (int rank = 0; rank < world_; ++rank) members.push_back(Rank(rank));
     const auto count = 1 + draws_.below(8);
-    for (std::int64_t i = 0; i < count; ++i) cases_.push_back(draw_case(draws_, world_));
+    for (std::int64_t i = 0; i < count; ++i) cases_.push_back(draw_case(draws_, world_, nodes_));
     if (disagree) {  // the last member's last operation is of another size than the others'
       Case& odd = cases_.back() = Case{.data = {}, .ends = std::vector<std::optional<Status>>(members.size())};
       odd.what.kind = CollectiveKind::kAllReduce;
@@ -160,7 +175,7 @@ class Crew {
       auto& transport = *transports_.back();
       engines_.push_back(std::make_unique<comm::CollectiveEngine>(transport));
       auto& engine = *engines_.back();
-      engine.add_group(kAll, members);
+      engine.add_group(kAll, members, kinds == 1 && draws_.one_in(2) ? std::vector<int>() : nodes_);
       transport.on_peer_down([&engine](Rank peer, const Status& cause) { engine.peer_down(peer, cause); });
       network->at(draws_.below(kWorkNs / 4), [&transport] { EXPECT_TRUE(transport.start().ok()); });
       std::vector<std::size_t> order(cases_.size());
@@ -206,6 +221,7 @@ class Crew {
       EXPECT_EQ(late_[at]->ok(), !fails) << *late_[at];  // failed everywhere or nowhere
       if (!late_[at]->ok()) explained(*late_[at]);
     }
+    if (!fails) check_bytes_between_nodes();
     for (int from = 0; from < world_; ++from) {
       for (int to = 0; to < world_; ++to) {
         const auto& traffic = network->traffic(Rank(from), Rank(to));
@@ -262,10 +278,41 @@ class Crew {
     }
   }
 
+  // Sums and what is gathered go to each node and come from it once; without nodes they would go to each member.
+  void check_bytes_between_nodes() const {
+    std::map<int, std::int64_t> sizes;
+    for (const int node : nodes_) ++sizes[node];
+    std::int64_t smallest = world_, counted = 0, right = 0, flat = 0;
+    for (const auto& [node, size] : sizes) smallest = std::min(smallest, size);
+    for (const auto& engine : engines_) counted += engine->between_nodes_bytes();
+    for (const Case& its : cases_) {
+      const auto bytes_of = [&](std::int64_t elements) { return elements * device::size_bytes(its.what.type); };
+      for (int member = 0; member < world_; ++member) {
+        const auto elsewhere = static_cast<std::int64_t>(world_) - sizes.at(nodes_[static_cast<std::size_t>(member)]);
+        const auto others = static_cast<std::int64_t>(sizes.size()) - 1;
+        if (its.what.kind == CollectiveKind::kAllToAll) {
+          for (int to = 0; to < world_; ++to) {
+            if (nodes_[static_cast<std::size_t>(to)] == nodes_[static_cast<std::size_t>(member)]) continue;
+            const auto bytes = bytes_of(its.from_parts[static_cast<std::size_t>(member)].size(to));
+            right += bytes;
+            flat += bytes * smallest;  // it is no smaller by nodes
+          }
+        } else if (its.what.kind != CollectiveKind::kBarrier) {
+          const auto bytes = bytes_of(its.what.parts.size(member)) * (its.what.kind == CollectiveKind::kAllReduce ? 2 : 1);
+          right += bytes * others;
+          flat += bytes * elsewhere;
+        }
+      }
+    }
+    EXPECT_EQ(counted, right);
+    EXPECT_LE(counted * smallest, flat);
+  }
+
   std::int64_t by_ns() const { return fault.harmless() ? kEndNs - 1 : fault.heard_by_ns(*network) + kWorkNs + kBoundNs; }
 
   Draws draws_;
   int world_ = 0;
+  std::vector<int> nodes_;  // by rank
   std::vector<std::unique_ptr<comm::Transport>> transports_;
   std::vector<std::unique_ptr<comm::CollectiveEngine>> engines_;
   std::vector<Case> cases_;

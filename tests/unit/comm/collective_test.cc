@@ -20,13 +20,13 @@ constexpr GroupId kAll{1};
 // Ranks of one process, each with an engine; all are in one group.
 class World {
  public:
-  explicit World(int ranks) : hub_(ranks) {
+  explicit World(int ranks, const std::vector<int>& node_of = {}) : hub_(ranks) {
     std::vector<Rank> members;
     for (int rank = 0; rank < ranks; ++rank) members.push_back(Rank(rank));
     for (int rank = 0; rank < ranks; ++rank) {
       transports_.push_back(hub_.transport(Rank(rank)));
       engines_.push_back(std::make_unique<CollectiveEngine>(*transports_.back()));
-      engines_.back()->add_group(kAll, members);
+      engines_.back()->add_group(kAll, members, node_of);
       transports_.back()->on_peer_down([engine = engines_.back().get()](Rank peer, const Status& cause) { engine->peer_down(peer, cause); });
     }
     for (auto& transport : transports_) EXPECT_TRUE(transport->start().ok());
@@ -36,6 +36,11 @@ class World {
   }
   int size() const { return static_cast<int>(engines_.size()); }
   LocalHub& hub() { return hub_; }
+  std::int64_t between_nodes_bytes() const {
+    std::int64_t bytes = 0;
+    for (const auto& engine : engines_) bytes += engine->between_nodes_bytes();
+    return bytes;
+  }
 
   std::future<Status> start(int rank, std::int64_t id, Collective collective) {
     auto promise = std::make_shared<std::promise<Status>>();
@@ -152,6 +157,39 @@ TEST(Collective, FoldsInMemberOrderWhateverComesFirst) {
     }
     for (auto& end : ends) ASSERT_TRUE(result(end).ok());
     for (const auto& got : mine) EXPECT_TRUE(same_bits(got.data(), expected.data(), size));
+  }
+}
+
+// Many chunks: more sums of nodes are on their way than may be kept, and nobody waits in a circle. All-reduce and reduce-scatter agree.
+TEST(Collective, NodesAreSummedFirstThenTheirSums) {
+  const std::vector<int> node_of{4, 1, 4, 1, 1, 4, 0};
+  const std::int64_t size = 2'500'000;
+  World world(7, node_of);
+  std::vector<std::vector<float>> values, of_nodes;
+  for (int rank = 0; rank < 7; ++rank) values.push_back(random_values<float>(size, static_cast<unsigned>(rank)));
+  for (const auto& node : {std::vector<std::size_t>{0, 2, 5}, {1, 3, 4}, {6}}) {
+    std::vector<std::vector<float>> addends;
+    for (const std::size_t member : node) addends.push_back(values[member]);
+    of_nodes.push_back(folded(addends));
+  }
+  const auto expected = folded(of_nodes);
+  EXPECT_FALSE(same_bits(expected.data(), folded(values).data(), size)) << "these values do not tell the orders apart";
+  const Parts parts = Parts::equal(size, 7);
+  std::int64_t id = 0;
+  for (const auto kind : {CollectiveKind::kReduceScatter, CollectiveKind::kAllReduce}) {
+    auto mine = values;
+    std::vector<std::future<Status>> ends;
+    ++id;
+    for (int rank = 6; rank >= 0; --rank) ends.push_back(world.start(rank, id, {.kind = kind, .data = bytes(mine[static_cast<std::size_t>(rank)]), .parts = parts}));
+    for (auto& end : ends) ASSERT_TRUE(result(end).ok());
+    for (int rank = 0; rank < 7; ++rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      for (int part = 0; part < 7; ++part) {
+        const auto& right = kind == CollectiveKind::kAllReduce || part == rank ? expected : values[at];
+        EXPECT_TRUE(same_bits(mine[at].data() + parts.begin(part), right.data() + parts.begin(part), parts.size(part))) << name(kind) << " at " << rank;
+      }
+    }
+    EXPECT_EQ(world.between_nodes_bytes(), 4 * size * 2 * (kind == CollectiveKind::kAllReduce ? 3 : 1));  // the first operation's and this one's
   }
 }
 
