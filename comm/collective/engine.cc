@@ -30,7 +30,8 @@ void CollectiveEngine::add_group(GroupId id, std::vector<Rank> members, const st
   const auto self = std::find(members.begin(), members.end(), transport_.rank());
   TROUPE_CHECK(self != members.end()) << "group " << id << " without rank " << transport_.rank();
   Group group{.id = id, .members = members, .self = static_cast<int>(self - members.begin())};
-  auto open = std::make_unique<OpenGroup>(OpenGroup{.group = std::move(group), .layout = Layout(static_cast<int>(members.size()), node_of)});
+  Layout layout(group.size(), node_of);
+  auto open = std::make_unique<OpenGroup>(OpenGroup{.group = std::move(group), .layout = std::move(layout)});
   TROUPE_CHECK(groups_.emplace(id, std::move(open)).second) << "group " << id << " is there already";
 }
 
@@ -38,7 +39,9 @@ void CollectiveEngine::start(GroupId group, OperationId id, Collective collectiv
   const auto found = groups_.find(group);
   TROUPE_CHECK(found != groups_.end()) << "no group " << group;
   // From a completion: the next operation goes at once. But no completion is called in here.
-  if (transport_.on_progress_thread() && found->second->failure.ok()) return begin(*found->second, id, std::move(collective), std::move(done));
+  if (transport_.on_progress_thread() && found->second->failure.ok()) {
+    return begin(*found->second, id, std::move(collective), std::move(done));
+  }
   transport_.post([this, &open = *found->second, id, collective = std::move(collective), done = std::move(done)]() mutable {
     begin(open, id, std::move(collective), std::move(done));
   });

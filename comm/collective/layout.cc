@@ -24,7 +24,9 @@ int place_in(const std::vector<int>& list, int member) {
 }
 
 void add_children(std::vector<int>& to, const std::vector<int>& list, int member) {
-  for (const int child : tree_children(place_in(list, member), static_cast<int>(list.size()))) to.push_back(list[static_cast<std::size_t>(child)]);
+  for (const int child : tree_children(place_in(list, member), static_cast<int>(list.size()))) {
+    to.push_back(list[static_cast<std::size_t>(child)]);
+  }
 }
 
 }  // namespace

@@ -127,7 +127,9 @@ void Operation::queue_addends(int to) {
   const auto& parts = collective_.parts;
   if (small_) return queue(to, Phase::kAddend, collective_.data, 0, parts.elements());
   if (layout_.nodes() == 1) return queue(to, Phase::kAddend, at(parts.begin(to)), parts.begin(to), parts.end(to));
-  for (const auto& piece : Folding::pieces(layout_, parts, to, chunk_elements())) queue(to, Phase::kAddend, at(piece.begin), piece.begin, piece.end);
+  for (const auto& piece : Folding::pieces(layout_, parts, to, chunk_elements())) {
+    queue(to, Phase::kAddend, at(piece.begin), piece.begin, piece.end);
+  }
 }
 
 void Operation::queue(int to, Phase phase, const std::byte* bytes, std::int64_t begin, std::int64_t end,

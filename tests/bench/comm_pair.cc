@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,8 +10,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace troupe::bench {
-
-constexpr int kRanksOfAPair = 2;
 
 StatusOr<std::unique_ptr<CommPair>> CommPair::open(const LinkOptions& options) {
   std::unique_ptr<CommPair> pair(new CommPair);
@@ -24,7 +21,7 @@ Status CommPair::set_up(const LinkOptions& options) {
   board_ = CopyBoard::map();
   if (board_ == nullptr) return absl::UnavailableError("no memory that two ranks share");
   TROUPE_ASSIGN_OR_RETURN(
-      ranks_, ForkedRanks::fork(kRanksOfAPair, [&](int socket, int rank) { run_comm_rank(socket, rank, options, *board_); }));
+      ranks_, ForkedRanks::fork(options.ranks, [&](int socket, int rank) { run_comm_rank(socket, rank, options, *board_); }));
   std::vector<std::string> addresses;
   for (int rank = 0; rank < ranks_.count(); ++rank) {
     TROUPE_ASSIGN_OR_RETURN(addresses.emplace_back(), ranks_.receive(rank));
@@ -46,7 +43,7 @@ CommPair::~CommPair() {
 StatusOr<double> CommPair::measure(const Order& order) {
   const std::string_view packet(reinterpret_cast<const char*>(&order), sizeof order);
   for (int rank = 0; rank < ranks_.count(); ++rank) TROUPE_RETURN_IF_ERROR(ranks_.send(rank, packet));
-  double slowest = 0;
+  double slowest = -1;
   for (int rank = 0; rank < ranks_.count(); ++rank) {
     TROUPE_ASSIGN_OR_RETURN(const std::string answer, ranks_.receive(rank));
     double seconds = 0;

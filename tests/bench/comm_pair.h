@@ -1,6 +1,6 @@
-// Two ranks in processes of their own, asked from here to measure the link between them (comm_rank.h).
+// Ranks in processes of their own, two unless more are asked for, which measure the link between them when told to (comm_rank.h).
 //
-// Threads, errors: as ForkedRanks. Owns: both processes, which end with it, also when it is killed.
+// Threads, errors: as ForkedRanks. Owns: the processes, which end with it, also when it is killed.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class CommPair {
   CommPair(const CommPair&) = delete;
   CommPair& operator=(const CommPair&) = delete;
 
-  // Blocks. The larger of both ranks' answers, in seconds.
+  // Blocks. The largest of the ranks' answers, in seconds.
   StatusOr<double> measure(const Order& order);
 
  private:

@@ -176,15 +176,15 @@ StatusOr<double> UcxPerftest::figure(const std::string& transports, const std::v
 
 // ---- Open MPI ----
 
-StatusOr<std::unique_ptr<MpiCollectives>> MpiCollectives::start(const std::string& source) {
+StatusOr<std::unique_ptr<MpiCollectives>> MpiCollectives::start(const std::string& source, int ranks) {
   for (const char* needed : {"mpirun", "mpicc"}) TROUPE_RETURN_IF_ERROR(installed(needed));
   if (!fs::exists(source)) return absl::NotFoundError(absl::StrCat(source, " is not there: run the bench in the repository's root"));
   std::unique_ptr<MpiCollectives> peer(new MpiCollectives);
-  TROUPE_RETURN_IF_ERROR(peer->set_up(source));
+  TROUPE_RETURN_IF_ERROR(peer->set_up(source, ranks));
   return peer;
 }
 
-Status MpiCollectives::set_up(const std::string& source) {
+Status MpiCollectives::set_up(const std::string& source, int ranks) {
   std::error_code failed;
   std::string folder = fs::temp_directory_path(failed) / "troupe-bench-XXXXXX";
   if (failed || mkdtemp(folder.data()) == nullptr) return absl::UnavailableError("no temporary folder for the MPI program");
@@ -196,7 +196,7 @@ Status MpiCollectives::set_up(const std::string& source) {
     for (auto line = compiler->read_line(); line.ok(); line = compiler->read_line()) last = *line;
     if (!compiler->ended(5000) || !compiler->succeeded()) return absl::UnavailableError(absl::StrCat("mpicc failed: ", last));
   }
-  std::vector<std::string> words{"mpirun", "-n", "2"};
+  std::vector<std::string> words{"mpirun", "--oversubscribe", "-n", absl::StrCat(ranks)};
   if (geteuid() == 0) words.emplace_back("--allow-run-as-root");
   words.push_back(binary);
   TROUPE_ASSIGN_OR_RETURN(program_, Program::start({.words = words}));

@@ -57,10 +57,10 @@ class UcxPerftest {
   StatusOr<double> figure(const std::string& transports, const std::vector<std::string>& test, std::size_t column);
 };
 
-// Two ranks under mpirun, which sleep between measurements (peers/mpi_collectives.c).
+// Ranks under mpirun, which sleep between measurements (peers/mpi_collectives.c).
 class MpiCollectives {
  public:
-  static StatusOr<std::unique_ptr<MpiCollectives>> start(const std::string& source);
+  static StatusOr<std::unique_ptr<MpiCollectives>> start(const std::string& source, int ranks);
   ~MpiCollectives();
   // One of `count` in a row.
   StatusOr<double> collective_s(comm::CollectiveKind kind, std::int64_t bytes, std::int64_t count);
@@ -68,7 +68,7 @@ class MpiCollectives {
 
  private:
   MpiCollectives() = default;
-  Status set_up(const std::string& source);
+  Status set_up(const std::string& source, int ranks);
 
   std::string folder_, description_;
   std::unique_ptr<Program> program_;

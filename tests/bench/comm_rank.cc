@@ -1,17 +1,12 @@
 #include "tests/bench/comm_rank.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
@@ -22,68 +17,43 @@
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
 #include "runtime/device/pool.h"
+#include "tests/bench/comm_actors.h"
+#include "tests/bench/rank_server.h"
 
 namespace troupe::bench {
 namespace {
 
 using comm::CollectiveKind;
-using Samples = std::vector<std::int64_t>;  // ns
 using std::chrono::microseconds;
 
-constexpr int kRanks = 2;
-constexpr comm::GroupId kBoth{1};
+constexpr comm::GroupId kAll{1};
 // What a frame of 8 bytes says; any other number is the time at which it left.
 constexpr std::int64_t kEcho = -1, kEnd = -2;
 constexpr microseconds kBetweenWakes{1000}, kBetweenHeartbeats{200};
 
-double percentile(Samples samples, double rank) {
-  TROUPE_CHECK(!samples.empty()) << "nothing was measured";
-  std::sort(samples.begin(), samples.end());
-  return seconds(samples[static_cast<std::size_t>(rank * static_cast<double>(samples.size() - 1))]);
-}
-
 class CommRank {
  public:
   CommRank(int socket, int rank, const LinkOptions& options, CopyBoard& board)
-      : socket_(socket), peer_(1 - rank), copies_(board, rank, vector_.data()) {
-    auto opened = comm::UcxTransport::open({.rank = Rank{rank}, .world = kRanks, .job = 42, .spin = options.spin});
+      : ranks_(options.ranks), peer_(rank ^ 1), server_(socket, options), copies_(board, rank % 2, vector_.data()) {
+    auto opened = comm::UcxTransport::open({.rank = Rank{rank}, .world = ranks_, .job = 42, .spin = options.spin});
     TROUPE_CHECK(opened.ok()) << opened.status();
     transport_ = std::move(*opened);
     transport_->handle(comm::Channel::kTest, [this](comm::Arrival arrival) { take(std::move(arrival)); });
     engine_ = std::make_unique<comm::CollectiveEngine>(*transport_);
-    engine_->add_group(kBoth, {Rank{0}, Rank{1}});
+    std::vector<Rank> all;
+    for (int member = 0; member < ranks_; ++member) all.emplace_back(member);
+    engine_->add_group(kAll, std::move(all));
   }
   ~CommRank() { transport_->stop(); }
 
   void serve() {
-    const std::string& address = transport_->address();
-    say(address.data(), address.size());
-    std::vector<std::string> addresses;
-    while (addresses.size() < kRanks) {
-      std::array<char, 65536> packet{};
-      const ssize_t bytes = recv(socket_, packet.data(), packet.size(), 0);
-      if (bytes <= 0) return;
-      addresses.emplace_back(packet.data(), static_cast<std::size_t>(bytes));
-    }
-    transport_->set_peers(std::move(addresses));
-    const Status started = transport_->start();
-    TROUPE_CHECK(started.ok()) << started;
-    double answer = 0;
-    say(&answer, sizeof answer);
-    for (Order order; recv(socket_, &order, sizeof order, 0) == static_cast<ssize_t>(sizeof order);) {
-      answer = measure(order);
-      say(&answer, sizeof answer);
-    }
+    server_.serve(*transport_, [this](const Order& order) { return measure(order); });
     leaving_ = true;
   }
 
  private:
   bool first() const { return transport_->rank() == Rank{0}; }
   std::int64_t now_ns() const { return clock_.now_ns(); }
-
-  void say(const void* packet, std::size_t bytes) {
-    TROUPE_CHECK(send(socket_, packet, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes)) << "who asked is gone";
-  }
 
   double measure(const Order& order) {
     switch (order.what) {
@@ -93,7 +63,10 @@ class CommRank {
       case Measurement::kHeartbeat: return first() ? flood(order, true) : percentile(result(), 0.99);
       case Measurement::kCollective: return collective(order);
       case Measurement::kCopies: return copies(order);
+      case Measurement::kActorWake:
+      case Measurement::kActorBulk: break;
     }
+    TROUPE_CHECK(false) << "for actors";
     return 0;
   }
 
@@ -119,23 +92,8 @@ class CommRank {
     }
   }
 
-  // From the progress thread to the one that serves: the last thing that a measurement does.
-  void finish(Samples samples) {
-    std::lock_guard lock(mutex_);
-    finished_.push_back(std::move(samples));
-    has_finished_.notify_one();
-  }
-  bool finished_until(std::chrono::steady_clock::time_point due) {
-    std::unique_lock lock(mutex_);
-    return has_finished_.wait_until(lock, due, [this] { return !finished_.empty(); });
-  }
-  Samples result() {
-    std::unique_lock lock(mutex_);
-    has_finished_.wait(lock, [this] { return !finished_.empty(); });
-    Samples taken = std::move(finished_.front());
-    finished_.pop_front();
-    return taken;
-  }
+  void finish(Samples samples) { server_.finish(std::move(samples)); }
+  Samples result() { return server_.result(); }
 
   void tell(std::int64_t what) { transport_->send({.to = peer_, .header = std::as_bytes(std::span(&what, 1))}); }
 
@@ -194,7 +152,7 @@ class CommRank {
       do {
         tell(now_ns());
         due = std::max(due + kBetweenHeartbeats, std::chrono::steady_clock::now());
-      } while (!finished_until(due));
+      } while (!server_.finished_until(due));
       tell(kEnd);
     }
     const std::int64_t end = result().front();
@@ -214,7 +172,7 @@ class CommRank {
 
   // On this thread, while the progress threads sleep.
   double copies(const Order& order) {
-    TROUPE_CHECK(order.bytes <= vector_.bytes()) << order.bytes << " bytes";
+    TROUPE_CHECK(ranks_ == 2 && order.bytes <= vector_.bytes()) << order.bytes << " bytes, " << ranks_ << " ranks";
     if (!copies_.allowed()) return -1;
     const std::int64_t elements = order.bytes / static_cast<std::int64_t>(sizeof(float));
     const auto by_copies = [&](CollectiveKind kind, std::int64_t size, std::int64_t count) { return copies_.run(kind, size, count); };
@@ -231,13 +189,13 @@ class CommRank {
   // Once for each kind and size: what is fast and wrong is worth nothing. Leaves zeros, which sums keep.
   template <class Run>
   void check(CollectiveKind kind, std::int64_t elements, const Run& once) {
-    const auto parts = comm::Parts::equal(elements, kRanks);
+    const auto parts = comm::Parts::equal(elements, ranks_);
     const int self = transport_->rank().value;
     std::fill_n(values(), elements, static_cast<float>(self + 1));
     once(kind, elements, 1);
-    for (int owner = 0; owner < kRanks; ++owner) {
+    for (int owner = 0; owner < ranks_; ++owner) {
       if (kind == CollectiveKind::kReduceScatter && owner != self) continue;
-      const float right = kind == CollectiveKind::kAllGather ? static_cast<float>(owner + 1) : 3.0f;
+      const float right = kind == CollectiveKind::kAllGather ? static_cast<float>(owner + 1) : static_cast<float>(ranks_ * (ranks_ + 1) / 2);
       TROUPE_CHECK(std::all_of(values() + parts.begin(owner), values() + parts.end(owner), [&](float value) { return value == right; }))
           << comm::name(kind) << " of " << elements << " gave something else than " << right;
     }
@@ -247,7 +205,7 @@ class CommRank {
   // One after the other, each started where the one before ended; one and a barrier go before, as with the peers: the memory has left the
   // caches, and threads that have just woken may share a core. Seconds of one.
   double run(CollectiveKind kind, std::int64_t elements, std::int64_t count) {
-    const comm::Collective one{.kind = kind, .data = vector_.data(), .parts = comm::Parts::equal(elements, kRanks), .what = "bench"};
+    const comm::Collective one{.kind = kind, .data = vector_.data(), .parts = comm::Parts::equal(elements, ranks_), .what = "bench"};
     std::int64_t left = count, begin_ns = 0;
     std::function<void()> next = [&] {
       if (begin_ns == 0) begin_ns = now_ns();
@@ -260,14 +218,15 @@ class CommRank {
   }
 
   void start(comm::Collective collective, const std::function<void()>& next) {
-    engine_->start(kBoth, comm::OperationId(++operations_), std::move(collective), [&next](const Status& status) {
+    engine_->start(kAll, comm::OperationId(++operations_), std::move(collective), [&next](const Status& status) {
       TROUPE_CHECK(status.ok()) << status;
       next();
     });
   }
 
-  const int socket_;
+  const int ranks_;
   const Rank peer_;
+  RankServer server_;
   const SteadyClock clock_;
   device::BufferPool pool_{2 * kLinkBytesMost};
   const device::Buffer bulk_ = pool_.take("bulk", kLinkBytesMost);  // sent by the first, filled in the second
@@ -282,17 +241,13 @@ class CommRank {
   // The progress thread's.
   Samples samples_;
   std::int64_t pings_left_ = 0, left_ns_ = 0;
-
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable has_finished_;
-  std::deque<Samples> finished_;
 };
 
 }  // namespace
 
 void run_comm_rank(int socket, int rank, const LinkOptions& options, CopyBoard& board) {
   setenv("UCX_TLS", options.transports.c_str(), 1);
-  CommRank(socket, rank, options, board).serve();
+  options.actors ? run_actor_rank(socket, rank, options) : CommRank(socket, rank, options, board).serve();
 }
 
 }  // namespace troupe::bench
