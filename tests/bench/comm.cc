@@ -1,10 +1,7 @@
 #include "tests/bench/comm.h"
 
 #include <chrono>
-#include <cstdio>
-#include <functional>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,12 +9,12 @@
 #include "tests/bench/comm_pair.h"
 #include "tests/bench/comm_peers.h"
 #include "tests/bench/pairs.h"
+#include "tests/bench/turns.h"
 
 namespace troupe::bench {
 namespace {
 
 using comm::CollectiveKind;
-using Seconds = std::function<StatusOr<double>()>;
 
 constexpr std::int64_t kKiB = 1 << 10, kMiB = 1 << 20;
 constexpr std::int64_t kBulkBytes = 64 * kMiB;
@@ -32,34 +29,20 @@ constexpr int kCrowd = 4;  // ranks, on however few cores
 constexpr const char* kSharedMemory = "posix,sysv,cma,self";
 constexpr const char* kTcp = "tcp,self";
 
-// The progress threads of a pair that polls go to sleep before the peer's turn, and the peer's before theirs.
-void settle() { std::this_thread::sleep_for(4 * LinkOptions{}.spin); }
-
-// Whom ours is measured in turns with; without `seconds`, why not.
-struct Peer {
-  std::string name;
-  Status missing;
-  bool there() const { return missing.ok(); }
-};
-
-// Seconds of ours and of the peer's, in turns; without a peer `theirs` is empty.
-struct Turns {
-  std::vector<double> ours, theirs, ratios;
-};
-
 class CommBench {
  public:
-  explicit CommBench(const CommOptions& options) : options_(options) {
+  // Progress threads that poll sleep before the peer's turn, and the peer before theirs.
+  explicit CommBench(const CommOptions& options) : options_(options), turns_(options.pairs, 4 * LinkOptions{}.spin) {
     if (auto found = UcxPerftest::find(); found.ok()) {
       perftest_ = *found;
     } else {
-      lose(ucx_, found.status());
+      ucx_.lose(found.status());
     }
     if (auto started = MpiCollectives::start(options.mpi_source, 2); started.ok()) {
       mpi_collectives_ = std::move(*started);
       mpi_.name = mpi_collectives_->description();
     } else {
-      lose(mpi_, started.status());
+      mpi_.lose(started.status());
     }
   }
 
@@ -85,9 +68,9 @@ class CommBench {
 
   Status measure_ping(CommPair& pair) {
     const std::int64_t pings = options_.quick ? 5'000 : 50'000;
-    TROUPE_ASSIGN_OR_RETURN(const Turns latency, in_turns([&] { return pair.measure({.what = Measurement::kPing, .count = pings}); }, ucx_,
+    TROUPE_ASSIGN_OR_RETURN(const Turns latency, turns_.in_turns([&] { return pair.measure({.what = Measurement::kPing, .count = pings}); }, ucx_,
                                                           [&] { return perftest_.ping_s(kSharedMemory, pings); }));
-    rows_.push_back({"comm.latency.polling", median(latency.ours) * 1e6, "us", 3, median_or_0(latency.theirs) * 1e6,
+    rows_.push_back({"comm.latency.polling", median(latency.ours) * 1e6, "us", 3, latency.theirs.empty() ? 0 : median(latency.theirs) * 1e6,
                      absl::StrCat("8 bytes one way from transport to transport of another process over shared memory, both polling: half of there and "
                                   "back, the median of ", pings, "; median of repetitions; at most; ", peer_is(ucx_, "ucp_am_lat"))});
     return ok();
@@ -104,7 +87,7 @@ class CommBench {
     if (!wanted(name)) return ok();
     const std::int64_t messages = options_.quick ? 100 : 500;
     const Measurement what = actors ? Measurement::kActorWake : Measurement::kWake;
-    TROUPE_ASSIGN_OR_RETURN(const auto woken, repeat([&] { return pair.measure({.what = what, .count = messages}); }));
+    TROUPE_ASSIGN_OR_RETURN(const auto woken, turns_.repeat([&] { return pair.measure({.what = what, .count = messages}); }));
     rows_.push_back({name, median(woken) * 1e6, "us", actors ? 80.0 : 0.0, 0,
                      absl::StrCat("8 bytes one way over shared memory, ", actors ? "from the handler of an actor to that of one in another process"
                                                                                  : "from send() in a thread of one process to the transport's handler in another",
@@ -144,8 +127,8 @@ class CommBench {
       return s / static_cast<double>(count);
     };
     TROUPE_ASSIGN_OR_RETURN(const Turns turns,
-                            in_turns(ours, ucx_, [&] { return perftest_.bulk_s(transports, kBulkBytes, count, kBulksOpen); }));
-    add_ratio(name, 0.90, turns, ucx_, "ucp_am_bw", static_cast<double>(kBulkBytes),
+                            turns_.in_turns(ours, ucx_, [&] { return perftest_.bulk_s(transports, kBulkBytes, count, kBulksOpen); }));
+    add_ratio(rows_, name, 0.90, turns, ucx_, "ucp_am_bw", static_cast<double>(kBulkBytes),
               absl::StrCat(actors ? "tensors of 64 MiB along an edge from an actor to one in another process, with "
                                   : "bulks of 64 MiB from transport to transport, each fetched into a buffer, ",
                            kBulksOpen, actors ? " credits" : " under way at a time", ", over UCX_TLS=", transports));
@@ -185,16 +168,16 @@ class CommBench {
     const Seconds ours = by_engine(pair, kind, size);
     const std::string definition = definition_of(kind, size, 2, "polling");
     TROUPE_ASSIGN_OR_RETURN(const Turns turns,
-                            in_turns(ours, mpi_, [&] { return mpi_collectives_->collective_s(kind, size.bytes, count_of(size)); }));
-    add_ratio(row, bar, turns, mpi_, "the same in place", bus_bytes(kind, size, 2), definition);
+                            turns_.in_turns(ours, mpi_, [&] { return mpi_collectives_->collective_s(kind, size.bytes, count_of(size)); }));
+    add_ratio(rows_, row, bar, turns, mpi_, "the same in place", bus_bytes(kind, size, 2), definition);
     if (small) return ok();
     const auto by_copies = [&]() -> StatusOr<double> {
       TROUPE_ASSIGN_OR_RETURN(const double s, pair.measure({.what = Measurement::kCopies, .kind = kind, .bytes = size.bytes, .count = count_of(size)}));
       if (s < 0) return absl::UnavailableError("the kernel does not let one process read the memory of another");
       return s;
     };
-    TROUPE_ASSIGN_OR_RETURN(const Turns with_copies, in_turns(ours, copies_, by_copies));
-    add_ratio(row + ".over_copies", 0.75, with_copies, copies_, "in the same two processes, at the chunk size that is best there",
+    TROUPE_ASSIGN_OR_RETURN(const Turns with_copies, turns_.in_turns(ours, copies_, by_copies));
+    add_ratio(rows_, row + ".over_copies", 0.75, with_copies, copies_, "in the same two processes, at the chunk size that is best there",
               bus_bytes(kind, size, 2), definition);
     return ok();
   }
@@ -215,15 +198,15 @@ class CommBench {
       theirs = std::move(*started);
       crowd_mpi.name = theirs->description();
     } else {
-      lose(crowd_mpi, started.status());
+      crowd_mpi.lose(started.status());
     }
     TROUPE_ASSIGN_OR_RETURN(const auto ranks, CommPair::open({.ranks = kCrowd, .transports = kSharedMemory, .spin = std::chrono::microseconds(20)}));
     for (const CollectiveKind kind : kKinds) {
       for (const Size& size : kSizes) {
         if (!crowd_wants(kind, size)) continue;
-        TROUPE_ASSIGN_OR_RETURN(const Turns turns, in_turns(by_engine(*ranks, kind, size), crowd_mpi,
+        TROUPE_ASSIGN_OR_RETURN(const Turns turns, turns_.in_turns(by_engine(*ranks, kind, size), crowd_mpi,
                                                             [&] { return theirs->collective_s(kind, size.bytes, count_of(size)); }));
-        add_ratio(row_of(kind, size) + end, 0, turns, crowd_mpi, "the same in place", bus_bytes(kind, size, kCrowd),
+        add_ratio(rows_, row_of(kind, size) + end, 0, turns, crowd_mpi, "the same in place", bus_bytes(kind, size, kCrowd),
                   definition_of(kind, size, kCrowd, "asleep when there is nothing to do"));
       }
     }
@@ -234,7 +217,7 @@ class CommBench {
     if (!wanted(name)) return ok();
     const std::int64_t count = (1024 * kMiB) / kBulkBytes;
     TROUPE_ASSIGN_OR_RETURN(const auto late,
-                            repeat([&] { return pair.measure({.what = Measurement::kHeartbeat, .bytes = kBulkBytes, .count = count}); }));
+                            turns_.repeat([&] { return pair.measure({.what = Measurement::kHeartbeat, .bytes = kBulkBytes, .count = count}); }));
     rows_.push_back({name, median(late) * 1e3, "ms", 5, 0,
                      absl::StrCat("p99 of the time one way of control frames of 8 bytes, one every 200 us, while 1 GiB of bulks goes the same way over ", link,
                                   "; median of repetitions; at most")});
@@ -243,77 +226,8 @@ class CommBench {
 
   bool wanted(const std::string& row) const { return row.find(options_.only) != std::string::npos; }
 
-  // ---- repetitions ----
-
-  // One more goes before, for what only the first does: connections, pages, code.
-  StatusOr<std::vector<double>> repeat(const Seconds& ours) {
-    std::vector<double> all;
-    for (int i = -1; i < options_.pairs; ++i) {
-      settle();
-      TROUPE_ASSIGN_OR_RETURN(const double one, ours());
-      if (i >= 0) all.push_back(one);
-    }
-    return all;
-  }
-
-  StatusOr<Turns> in_turns(const Seconds& ours, Peer& peer, const Seconds& theirs) {
-    TROUPE_RETURN_IF_ERROR(ours().status());  // warm
-    if (peer.there()) {
-      settle();
-      if (const auto warm = theirs(); !warm.ok()) lose(peer, warm.status());
-    }
-    Turns turns;
-    for (int i = 0; i < options_.pairs; ++i) {
-      double mine = 0, other = 0;
-      // Who goes first alternates, so that a drift of the machine falls on both.
-      for (const bool our_turn : {i % 2 == 0, i % 2 == 1}) {
-        settle();
-        if (our_turn) {
-          TROUPE_ASSIGN_OR_RETURN(mine, ours());
-        } else if (peer.there()) {
-          const auto measured = theirs();
-          if (measured.ok()) other = *measured;
-          if (!measured.ok()) lose(peer, measured.status());
-        }
-      }
-      turns.ours.push_back(mine);
-      if (!peer.there()) continue;
-      turns.theirs.push_back(other);
-      turns.ratios.push_back(other / mine);
-    }
-    if (!peer.there()) turns.theirs = turns.ratios = {};
-    return turns;
-  }
-
-  void lose(Peer& peer, const Status& why) {
-    peer.missing = why;
-    std::fprintf(stderr, "bench comm: %s is not measured: %s\n", peer.name.c_str(), std::string(why.message()).c_str());
-  }
-
-  // ---- rows ----
-
-  static double median_or_0(const std::vector<double>& values) { return values.empty() ? 0 : median(values); }
-
-  static std::string peer_is(const Peer& peer, const char* what) {
-    if (!peer.there()) return absl::StrCat("without a peer, for ", peer.missing.message());
-    return absl::StrCat("peer: ", peer.name, ", ", what, ", in turns with ours");
-  }
-
-  void add_ratio(const std::string& name, double bar, const Turns& turns, const Peer& peer, const char* what, double bytes,
-                 const std::string& definition) {
-    const auto gb_per_s = [bytes](const std::vector<double>& seconds) { return seconds.empty() ? 0 : bytes * 1e-9 / median(seconds); };
-    const bool compared = peer.there();
-    rows_.push_back({name, median_or_0(turns.ratios), "ratio", compared ? bar : 0, gb_per_s(turns.theirs),
-                     compared ? absl::StrCat("rate over the peer's: ", definition, "; median of pairs; ", peer_is(peer, what))
-                              : absl::StrCat("no ratio: ", definition, "; ", peer_is(peer, what))});
-    rows_.push_back({name + ".gb_per_s", gb_per_s(turns.ours), "GB/s", 0, gb_per_s(turns.theirs), absl::StrCat(definition, "; ", peer_is(peer, what))});
-    const auto& again = compared ? turns.theirs : turns.ours;
-    rows_.push_back({name + ".spread", spread_against_itself(again), "ratio", 0, 0,
-                     absl::StrCat("pairs of ", compared ? "the peer" : "ours", " against itself, one after the other: half the distance between the quartiles, "
-                                  "over the median")});
-  }
-
   const CommOptions options_;
+  const TurnTaker turns_;
   Peer ucx_{"ucx_perftest", {}}, mpi_{"Open MPI", {}}, copies_{"process_vm_readv", {}};
   UcxPerftest perftest_;
   std::unique_ptr<MpiCollectives> mpi_collectives_;
