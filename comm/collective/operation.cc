@@ -276,7 +276,7 @@ void Operation::fold_more() {
     auto& waiting = waiting_[static_cast<std::size_t>(from)];
     if (waiting.empty()) return;
     Waiting next = std::move(waiting.front());
-    waiting.pop_front();
+    waiting.erase(waiting.begin());
     const auto& piece = folding_.piece();
     if (next.header.offset != piece.begin || next.header.count != piece.count()) {
       fail(absl::FailedPreconditionError(absl::StrCat("rank ", next.arrival.from().value, " sent elements ", next.header.offset, " + ",

@@ -30,8 +30,8 @@ void UcxCore::submit(std::unique_ptr<OpenSend> open) {
       to.next_sequence[static_cast<std::size_t>(open->lane)][static_cast<std::size_t>(open->channel)]++;
   if (!own_note) counted_.frames_sent.fetch_add(1, std::memory_order_relaxed);
   const auto bulk = open->bulk;
-  open->posted_bytes = std::min<std::size_t>(bulk.size(), kPieceBytes);
-  post(to, std::move(open), bulk.first(std::min<std::size_t>(bulk.size(), kPieceBytes)), bulk.size());
+  open->posted_bytes = first_piece_bytes(bulk.size());
+  post(to, std::move(open), bulk.first(first_piece_bytes(bulk.size())), bulk.size());
 }
 
 // `bulk` goes along now, of `bulk_bytes` that the header tells.

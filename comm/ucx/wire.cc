@@ -47,7 +47,7 @@ Refusal check(const WireReader& reader, std::span<const std::byte> bytes, Lane l
   const auto header_bytes = get<std::uint32_t>(at + kHeaderBytesAt);
   if (header_bytes > kHeaderBytesMost || header_bytes != bytes.size() - kWireBytes) return Refusal::kLength;
   const auto bulk_bytes = get<std::uint64_t>(at + kBulkBytesAt);
-  if (bulk_bytes > kBulkBytesMost || here_bytes != std::min(bulk_bytes, kPieceBytes)) return Refusal::kLength;
+  if (bulk_bytes > kBulkBytesMost || here_bytes != first_piece_bytes(bulk_bytes)) return Refusal::kLength;
   return Refusal::kNone;
 }
 

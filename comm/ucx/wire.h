@@ -24,8 +24,11 @@ inline constexpr std::size_t kWireBytes = 48;
 inline constexpr std::uint64_t kBulkBytesMost = std::uint64_t{1} << 62;
 // A longer bulk goes in pieces: UCX does not return from progress before all it can move has moved, over tcp
 // within a machine for as long as both sides keep up, and control would wait. Over tcp a piece is one segment
-// (ucx_worker.cc).
-inline constexpr std::uint64_t kPieceBytes = std::uint64_t{512} << 10;
+// (ucx_worker.cc); up to four times as much goes as one: fewer trips.
+inline constexpr std::uint64_t kPieceBytes = std::uint64_t{512} << 10, kWholeBytesMost = 4 * kPieceBytes;
+constexpr std::uint64_t first_piece_bytes(std::uint64_t bulk_bytes) {
+  return bulk_bytes <= kWholeBytesMost ? bulk_bytes : kPieceBytes;
+}
 inline constexpr std::size_t kOffsetBytes = 8;  // the frame header of a piece but the first
 
 struct WireHeader {

@@ -95,7 +95,7 @@ TEST(UcxWire, RefusesWhatTheLinkDeliveredDifferently) {
 
 TEST(UcxWire, ALongBulkComesWithItsFirstPiece) {
   WireHeader header = good();
-  header.bulk_bytes = 3 * kPieceBytes + 1;
+  header.bulk_bytes = kWholeBytesMost + 1;
   const auto bytes = bytes_of(header);
   const WireReading reading = read_wire(kReader, bytes, Lane::kBulk, kPieceBytes);
   EXPECT_EQ(reading.refusal, Refusal::kNone);
