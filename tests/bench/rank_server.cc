@@ -1,14 +1,12 @@
 #include "tests/bench/rank_server.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
+#include "tests/bench/forked.h"
 
 namespace troupe::bench {
 
@@ -19,28 +17,23 @@ double percentile(Samples samples, double rank) {
 }
 
 void RankServer::serve(comm::UcxTransport& transport, const std::function<double(const Order&)>& answer) {
-  const std::string& address = transport.address();
-  say(address.data(), address.size());
+  send_packet(socket_, transport.address());
   std::vector<std::string> addresses;
   while (addresses.size() < static_cast<std::size_t>(options_.ranks)) {
-    std::array<char, 65536> packet{};
-    const ssize_t bytes = recv(socket_, packet.data(), packet.size(), 0);
-    if (bytes <= 0) return;
-    addresses.emplace_back(packet.data(), static_cast<std::size_t>(bytes));
+    addresses.push_back(next_packet(socket_));
+    if (addresses.back().empty()) return;
   }
   transport.set_peers(std::move(addresses));
   const Status started = transport.start();
   TROUPE_CHECK(started.ok()) << started;
-  double said = 0;
-  say(&said, sizeof said);
-  for (Order order; recv(socket_, &order, sizeof order, 0) == static_cast<ssize_t>(sizeof order);) {
-    said = answer(order);
-    say(&said, sizeof said);
+  const auto say = [this](double seconds) { send_packet(socket_, {reinterpret_cast<const char*>(&seconds), sizeof seconds}); };
+  say(0);
+  for (std::string packet = next_packet(socket_); !packet.empty(); packet = next_packet(socket_)) {
+    Order order;
+    TROUPE_CHECK(packet.size() == sizeof order) << packet.size() << " bytes are no order";
+    std::copy(packet.begin(), packet.end(), reinterpret_cast<char*>(&order));
+    say(answer(order));
   }
-}
-
-void RankServer::say(const void* packet, std::size_t bytes) {
-  TROUPE_CHECK(send(socket_, packet, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes)) << "who asked is gone";
 }
 
 void RankServer::finish(Samples samples) {

@@ -33,8 +33,6 @@ class RankServer {
   bool finished_until(std::chrono::steady_clock::time_point due);
 
  private:
-  void say(const void* packet, std::size_t bytes);
-
   const int socket_;
   const LinkOptions options_;
   std::mutex mutex_;  // guards what follows
