@@ -45,8 +45,10 @@ StatusOr<PacedPlan> plan_of(const PacedOptions& o) {
       "\nmicro_batch = ", o.batch, "\nglobal_batch = ", o.batch * o.micro_batches, "\ndtype = \"", o.dtype, "\"\n[checkpoint]\ninterval = ",
       o.save_every, "\nkeep_latest_k = 1\n[parallelism]\npipeline = ", o.stages, "\ndata_parallel = ", o.replicas, "\nzero = ", o.zero, "\n");
   if (!o.balance.empty()) absl::StrAppend(&config, "balance = \"", o.balance, "\"\n");
+  std::vector<std::string> overrides;
+  for (const auto& setting : o.overrides) overrides.push_back("--" + setting);
   PacedPlan planned;
-  TROUPE_ASSIGN_OR_RETURN(planned.job, plan::parse_job_config(config, "the bench's config", o.overrides));
+  TROUPE_ASSIGN_OR_RETURN(planned.job, plan::parse_job_config(config, "the bench's config", overrides));
   TROUPE_ASSIGN_OR_RETURN(planned.plan, plan::make_plan(planned.job, plan::Cluster::of_this_machine(planned.job), kernels::cpu::table()));
   return planned;
 }

@@ -14,7 +14,7 @@ namespace troupe::bench {
 
 struct PacedOptions {
   std::string model = "gpt2-124m";
-  std::vector<std::string> overrides;  // such as "--model.layers=2"
+  std::vector<std::string> overrides;  // such as "model.layers=2"
   int batch = 4, seq_len = 512, threads = 2, stages = 1;
   std::string dtype = "bf16";
   int save_every = 0;              // 0: none

@@ -1,6 +1,7 @@
 #include "tests/bench/parallel.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
@@ -15,6 +16,7 @@ StatusOr<std::vector<BenchRow>> bench_parallel(const ParallelOptions& options) {
   Rows rows;
   for (std::size_t i = 0; i < kParallelRows.size(); ++i) {
     if (std::find(options.rows.begin(), options.rows.end(), kParallelRows[i]) == options.rows.end()) continue;
+    std::fprintf(stderr, "bench parallel: %s\n", kParallelRows[i].c_str());  // minutes pass between them
     TROUPE_RETURN_IF_ERROR(kMeasurements[i](options, rows));
   }
   return rows;

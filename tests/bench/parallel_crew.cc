@@ -91,8 +91,22 @@ StatusOr<RankFacts> ParallelCrew::facts(int rank) {
   facts.bytes_by_term = answer["bytes_by_term"].get<std::map<std::string, std::int64_t>>();
   facts.proportional_bytes = answer["proportional_bytes"].get<std::int64_t>();
   facts.sent_bytes = answer["sent_bytes"].get<std::int64_t>();
-  facts.processor_s = answer["processor_s"].get<double>();
+  for (const auto& [name, thread] : answer["threads"].items()) {
+    facts.threads[name] = {thread["ran_s"].get<double>(), thread["waited_s"].get<double>()};
+  }
   return facts;
+}
+
+StatusOr<std::map<std::string, RankFacts::Thread>> ParallelCrew::threads() {
+  std::map<std::string, RankFacts::Thread> all;
+  for (int rank = 0; rank < ranks_.count(); ++rank) {
+    TROUPE_ASSIGN_OR_RETURN(const auto of_rank, facts(rank));
+    for (const auto& [name, thread] : of_rank.threads) {
+      all[name].ran_s += thread.ran_s;
+      all[name].waited_s += thread.waited_s;
+    }
+  }
+  return all;
 }
 
 }  // namespace troupe::bench

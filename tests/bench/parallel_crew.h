@@ -19,7 +19,10 @@ struct RankFacts {
   std::map<std::string, std::int64_t> bytes_by_term;  // of the device pool, now
   std::int64_t proportional_bytes = 0;                // resident, shared pages by their share
   std::int64_t sent_bytes = 0;                        // by the network devices of its namespace
-  double processor_s = 0;                             // user and system, of all its threads
+  struct Thread {
+    double ran_s = 0, waited_s = 0;                   // on a core; ready to run without one
+  };
+  std::map<std::string, Thread> threads;              // by name, of those there are
 };
 
 class ParallelCrew {
@@ -33,6 +36,7 @@ class ParallelCrew {
   StatusOr<double> step_s();
   StatusOr<double> tokens_per_s();  // of one more step
   StatusOr<RankFacts> facts(int rank);
+  StatusOr<std::map<std::string, RankFacts::Thread>> threads();  // of all ranks together
   pid_t pid(int rank) const { return ranks_.pid(rank); }
 
  private:

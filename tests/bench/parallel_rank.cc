@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -70,11 +70,20 @@ std::int64_t sent_bytes() {
   return sum;
 }
 
-double processor_s() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto s = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); };
-  return s(usage.ru_utime) + s(usage.ru_stime);
+// Of all threads there are, by name: time on a core, and time in which one could have run and had none.
+nlohmann::json threads() {
+  auto by_name = nlohmann::json::object();
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::string name;
+    std::getline(std::ifstream(thread.path() / "comm"), name);
+    double ran_ns = 0, waited_ns = 0;
+    std::ifstream(thread.path() / "schedstat") >> ran_ns >> waited_ns;
+    auto& sum = by_name[name];
+    if (sum.is_null()) sum = nlohmann::json::object();
+    sum = {{"ran_s", sum.value("ran_s", 0.0) + ran_ns * 1e-9}, {"waited_s", sum.value("waited_s", 0.0) + waited_ns * 1e-9}};
+  }
+  return by_name;
 }
 
 void serve(int socket, PacedJob& job, std::thread& end) {
@@ -92,7 +101,7 @@ void serve(int socket, PacedJob& job, std::thread& end) {
       send_packet(socket, nlohmann::json{{"bytes_by_term", summary.pool_bytes_by_term},
                                          {"proportional_bytes", proportional_bytes()},
                                          {"sent_bytes", sent_bytes()},
-                                         {"processor_s", processor_s()}}
+                                         {"threads", threads()}}
                               .dump());
     }
   }

@@ -163,6 +163,7 @@ void declare_bench_parallel(CLI::App& app, BenchArguments& a) {
   app.add_flag("--json", a.json, "rows as JSON");
   app.add_option("--rows", a.parallel.rows, "which groups, separated by commas")->capture_default_str()->delimiter(',')->check(CLI::IsMember(bench::kParallelRows));
   app.add_option("--model", job.model, "a preset")->capture_default_str();
+  app.add_option("--set", job.overrides, "a setting of the job, such as model.layers=2; may be given again");
   app.add_option("--batch", job.batch, "sequences of a micro-batch")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--seq", job.seq_len, "tokens a sequence")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--micro-batches", job.micro_batches, "of a step, over both processes")->capture_default_str()->check(CLI::Range(2, 4096));
