@@ -88,8 +88,9 @@ PacedJob::~PacedJob() {
   if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
-actors::StepReport PacedJob::step() {
-  job_->hold_after(StepId(++done_));
+actors::StepReport PacedJob::step(int count) {
+  done_ += count;
+  job_->hold_after(StepId(done_));
   std::unique_lock lock(mutex_);
   reported_.wait(lock, [this] { return report_ && report_->step.value == done_; });
   return *std::exchange(report_, std::nullopt);

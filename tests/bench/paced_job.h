@@ -40,8 +40,8 @@ class PacedJob {
   static StatusOr<std::unique_ptr<PacedJob>> create(const PacedOptions& options, comm::Transport* transport = nullptr);
   ~PacedJob();
 
-  // One step of the whole job; its report. Rank 0 only.
-  actors::StepReport step();
+  // So many steps of the whole job, one after the other; the last one's report. Rank 0 only.
+  actors::StepReport step(int count = 1);
   // Where there are other ranks, a thread must wait for how it ends: it fails when one of them does.
   Status wait() { return job_->wait(); }
   void request_stop() { job_->request_stop("the measurement is done"); }

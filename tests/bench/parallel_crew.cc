@@ -1,9 +1,11 @@
 #include "tests/bench/parallel_crew.h"
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 
@@ -32,7 +34,7 @@ std::int64_t available_bytes() {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<ParallelCrew>> ParallelCrew::start(PacedOptions job, const std::vector<RankPlace>& places, int warm_up) {
+StatusOr<std::unique_ptr<ParallelCrew>> ParallelCrew::start(PacedOptions job, const std::vector<RankPlace>& places) {
   TROUPE_ASSIGN_OR_RETURN(const auto planned, plan_of(job));
   const std::int64_t needed = planned.plan.total_bytes * job.replicas, available = available_bytes();
   if (needed > available) {
@@ -43,7 +45,7 @@ StatusOr<std::unique_ptr<ParallelCrew>> ParallelCrew::start(PacedOptions job, co
   TROUPE_ASSIGN_OR_RETURN(crew->folder_, prepare_folder(job));
   job.folder = crew->folder_;
   TROUPE_RETURN_IF_ERROR(crew->set_up(job, places));
-  for (int i = 0; i < warm_up; ++i) TROUPE_RETURN_IF_ERROR(crew->step_s().status());
+  TROUPE_RETURN_IF_ERROR(crew->step_s().status());
   return crew;
 }
 
@@ -73,10 +75,11 @@ ParallelCrew::~ParallelCrew() {
 }
 
 StatusOr<double> ParallelCrew::step_s() {
+  std::this_thread::sleep_for(std::chrono::duration<double>(0.1 * step_s_));
   TROUPE_RETURN_IF_ERROR(ranks_.send(0, "step"));
   TROUPE_ASSIGN_OR_RETURN(const auto answer, parsed(ranks_.receive(0), 0));
   tokens_ = answer["tokens"].get<double>();
-  return seconds(answer["step_ns"].get<std::int64_t>());
+  return step_s_ = seconds(answer["step_ns"].get<std::int64_t>());
 }
 
 StatusOr<double> ParallelCrew::tokens_per_s() {

@@ -27,14 +27,16 @@ struct RankFacts {
 
 class ParallelCrew {
  public:
-  // `places` by rank, or none. Two steps go before the first that is asked for: pages, connections, code.
-  static StatusOr<std::unique_ptr<ParallelCrew>> start(PacedOptions job, const std::vector<RankPlace>& places = {}, int warm_up = 2);
+  // `places` by rank, or none. A turn goes before the first that is asked for: pages, connections, code.
+  static StatusOr<std::unique_ptr<ParallelCrew>> start(PacedOptions job, const std::vector<RankPlace>& places = {});
   ~ParallelCrew();
   ParallelCrew(const ParallelCrew&) = delete;
   ParallelCrew& operator=(const ParallelCrew&) = delete;
 
+  // Of a step that follows another without a pause, where there are several ranks (parallel_rank.h). A tenth of a step's time goes before: what the job that was
+  // asked before still moves arrives meanwhile, and its threads sleep.
   StatusOr<double> step_s();
-  StatusOr<double> tokens_per_s();  // of one more step
+  StatusOr<double> tokens_per_s();  // of a step as step_s() measures it
   StatusOr<RankFacts> facts(int rank);
   StatusOr<std::map<std::string, RankFacts::Thread>> threads();  // of all ranks together
   pid_t pid(int rank) const { return ranks_.pid(rank); }
@@ -44,7 +46,7 @@ class ParallelCrew {
   Status set_up(const PacedOptions& job, std::vector<RankPlace> places);
 
   std::string folder_;
-  double tokens_ = 0;  // of a step
+  double tokens_ = 0, step_s_ = 0;  // of a step, the last one
   ForkedRanks ranks_;
 };
 

@@ -58,7 +58,7 @@ Status measure_slow_link(const ParallelOptions& options, Rows& rows) {
     TROUPE_ASSIGN_OR_RETURN(free_s.emplace_back(), crew.step_s());
   }
   TROUPE_ASSIGN_OR_RETURN(const double counted_after, counted());
-  const double counted_bytes = (counted_after - counted_before) / static_cast<double>(free_s.size());
+  const double counted_bytes = (counted_after - counted_before) / static_cast<double>(2 * free_s.size());  // two steps a turn
 
   const double bytes_per_s = bytes / (kCommunicationOverCompute * median(free_s));
   const double communication_s = bytes / bytes_per_s;

@@ -86,6 +86,10 @@ nlohmann::json threads() {
   return by_name;
 }
 
+// A step closes when all have updated; what they then still owe each other, weights, moves while the next one begins, and would move for
+// nothing between two steps that are asked for one by one.
+int steps_of_a_turn(const PacedJob& job) { return job.plan().replicas > 1 ? 2 : 1; }
+
 void serve(int socket, PacedJob& job, std::thread& end) {
   for (std::string order = next_packet(socket); !order.empty(); order = next_packet(socket)) {
     if (order == "end") {
@@ -94,7 +98,7 @@ void serve(int socket, PacedJob& job, std::thread& end) {
       return;
     }
     if (order == "step") {
-      const auto report = job.step();
+      const auto report = job.step(steps_of_a_turn(job));
       send_packet(socket, nlohmann::json{{"step_ns", report.step_ns}, {"tokens", job.tokens_per_step()}, {"data_wait_ns", report.data_wait_ns}}.dump());
     } else {
       const auto summary = job.summary();

@@ -1,8 +1,8 @@
 // One rank of a measured training job: a process of its own, which does what the packets on a socket say.
 //
 // Out: this rank's address, as the transport has it ("-" where it is alone). In: all ranks' addresses, by rank. Out: {"ready": true}.
-// Then in, out: "step" (rank 0): a step of the whole job, {"step_ns", "tokens", "data_wait_ns"}; "facts": RankFacts as JSON; "end": ends
-// well, together with the other ranks, without an answer. Whatever fails: {"error": ..., "code": ...}, and the process ends.
+// Then in, out: "step" (rank 0): a step of the whole job (where there are other ranks two, and the second counts), {"step_ns", "tokens",
+// "data_wait_ns"}; "facts": RankFacts as JSON; "end": ends well, together with the other ranks, without an answer. Whatever fails: {"error": ..., "code": ...}, and the process ends.
 // Threads: the caller's, the job's, one that waits for how the job ends.
 #pragma once
 

@@ -20,7 +20,8 @@ PacedOptions straggler_job(const ParallelOptions& options, const std::string& ba
   PacedOptions job = two_ranks(options, 0);
   job.micro_batches = kStragglersMicroBatches;
   if (balance != "static") job.balance = balance;  // static is the default
-  if (job.model == "gpt2-124m" && job.overrides.empty()) job.overrides = {"model.layers=6", "model.hidden=512", "model.heads=8", "model.vocab_size=8192"};
+  if (job.model == "gpt2-124m" && job.overrides.empty()) job.overrides = {"model.layers=6", "model.hidden=512", "model.heads=8", "model.kv_heads=8", "model.intermediate=2048",
+                                                                        "model.vocab_size=8192"};
   return job;
 }
 

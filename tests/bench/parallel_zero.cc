@@ -42,9 +42,9 @@ Status measure_stage(const ParallelOptions& options, int zero, double bar, Paral
   add_ratio(rows, name, bar, pairs,
             absl::StrCat("tokens/s of 2 processes of 1 thread, joined by UCX, ZeRO-", zero, ", over 1 process of 2 threads: ", job.model, ", ", job.dtype, ", ",
                          job.micro_batches, " micro-batches a step over all, each of ", job.batch, " sequences of ", job.seq_len,
-                         " tokens; a step is from its opening to the last replica's update; median of pairs of steps in turns; peer: the one process's tokens/s"));
+                         " tokens; a step is from its opening to the last replica's update and follows another without a pause, whose weights may still be on their way; median of pairs of steps in turns; peer: the one process's tokens/s"));
   rows.push_back({name + ".tokens_per_s", median(pairs.first), "tokens/s", 0, median(pairs.second), "the two processes' median, together"});
-  const Spent theirs = spent(two_before, two_after, options.pairs), its = spent(one_before, one_after, options.pairs);
+  const Spent theirs = spent(two_before, two_after, 2 * options.pairs), its = spent(one_before, one_after, options.pairs);  // two steps a turn, and one
   rows.push_back({name + ".processor_s", theirs.ran_s, "s", 0, its.ran_s,
                   absl::StrCat("processor seconds a step of both processes (by thread: ", theirs.by_thread, "); peer: of the one (", its.by_thread,
                                "); where nothing waits for anything, the ratio of tokens/s is peer over value")});
