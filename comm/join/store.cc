@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kTryAgainAfter = 50ms;    // nobody listens there yet
 constexpr auto kAnswerHas = 10s;         // requests that wait for nobody
+constexpr auto kAbortHas = 1s;           // the store reads it even if nobody waits for the answer
 constexpr auto kStoreIsLateBy = 1s;      // its own deadline comes first, since it knows who is missing
 
 }  // namespace
@@ -235,7 +236,7 @@ StatusOr<std::vector<std::string>> StoreClient::exchange(const std::string& addr
 }
 
 Status StoreClient::abort(const std::string& reason, Rank first) {
-  const Deadline deadline = after(kAnswerHas);
+  const Deadline deadline = after(kAbortHas);
   std::uint32_t id = 0;
   FrameWriter writer = request(protocol::kAbort, id, deadline);
   const auto frame = ask(id, std::move(writer.i32(first.value).text(reason.substr(0, protocol::kReasonBytesMost))).finish(), deadline);

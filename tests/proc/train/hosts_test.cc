@@ -1,0 +1,83 @@
+// Hosts with a network between them: namespaces joined by a bridge. Over UCX's tcp alone, since they share this machine's memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "tests/proc/train/cluster.h"
+
+namespace troupe::test {
+namespace {
+
+using testing::AllOf, testing::HasSubstr, testing::Not;
+
+class Hosts : public testing::Test {
+ protected:
+  // Two hosts with `each` ranks; `meanwhile` is run by a shell beside the launcher, where the bridge is. False where there are no namespaces.
+  bool launch(int each, const std::string& name, const std::string& meanwhile, const std::vector<std::string>& more = {}) {
+    std::string words;
+    const auto all = launched(run_, 2 * each, name, more);
+    for (std::size_t i = 5; i < all.size(); ++i) words += " '" + all[i] + "'";
+    const std::string slots = ":" + std::to_string(each), script = run_.folder() + "/" + name + ".sh";
+    std::ofstream(script) << "cd " << run_.folder() << "\n(" << meanwhile << ") &\n"
+                          << TROUPE_BINARY " launch --env UCX_TLS=tcp --hosts $HOST_1" << slots << ",$HOST_2" << slots << " --ssh \"$SSH\" -- " TROUPE_BINARY
+                          << words << "\necho exit code $?\nwait\necho $(cat /sys/class/net/port-1/statistics/rx_bytes) >bytes\n";
+    const auto begin = std::chrono::steady_clock::now();
+    const int status = std::system((WITH_HOSTS " 2 bash " + script + " >" + run_.folder() + "/log 2>&1").c_str());
+    took_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    log_ = read_text(run_.folder() + "/log");
+    if (WEXITSTATUS(status) == 77) return false;
+    EXPECT_EQ(status, 0) << log_;
+    return true;
+  }
+  // What the first host's interface has sent.
+  double bytes_sent() const { return std::stod("0" + read_text(run_.folder() + "/bytes")); }
+
+  TinyRun run_;
+  double took_s_ = 0;
+  std::string log_;
+};
+
+TEST_F(Hosts, TrainToTheSameBitsOverAnyLink) {
+  ASSERT_EQ(run_tool(launched(run_, 2, "here"), run_.folder()).exit_code, 0);
+  const auto expected = steps_of(run_.output("here"));
+  ASSERT_EQ(expected.size(), 6u);
+  if (!launch(1, "far", "true")) GTEST_SKIP() << "skipped because " << log_;
+  EXPECT_THAT(log_, HasSubstr("exit code 0"));
+  EXPECT_EQ(steps_of(run_.output("far")), expected);
+  // Each of two ranks sends half of the gradients, then half of the sums; every step, in fp32.
+  const auto at = log_.find(" parameters, ");
+  ASSERT_NE(at, std::string::npos) << log_;
+  const double parameters = std::stod(log_.substr(log_.rfind(' ', at - 1) + 1)), whole = 6 * parameters * 4;
+  EXPECT_GT(bytes_sent(), whole);
+  EXPECT_LT(bytes_sent(), 1.1 * whole);
+
+  const double free_s = took_s_, rate_bytes = 100e6 / 8;
+  if (!launch(1, "slow", "for port in 1 2; do tc qdisc add dev port-$port root tbf rate 100mbit burst 64k latency 1s || echo there is no tbf; done"))
+    GTEST_SKIP() << "skipped because " << log_;
+  if (log_.find("there is no tbf") != std::string::npos) GTEST_SKIP() << "skipped because a link cannot be limited (tc tbf): " << log_;
+  EXPECT_EQ(steps_of(run_.output("slow")), expected);
+  EXPECT_GT(took_s_, 0.8 * whole / rate_bytes) << "the link was not slow; free it took " << free_s << " s";
+}
+
+// CASES A15: nothing says that a link is cut but silence. With the heartbeats' default.
+TEST_F(Hosts, ACutLinkEndsTheJobWithinTenSecondsAndIsNamed) {
+  const std::string cut =
+      "for ((i = 0; i < 3000; ++i)); do [ $(cat job/metrics.jsonl 2>/dev/null | wc -l) -ge 3 ] && break; read -rt 0.01 <> <(:); done; "
+      "ip link set port-2 down; date +%s.%N >cut";
+  if (!launch(2, "job", cut, {"--training.steps=100000", "--lr_scheduler.total_steps=100000"})) GTEST_SKIP() << "skipped because " << log_;
+  const double ended_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  EXPECT_LT(ended_s - std::stod("0" + read_text(run_.folder() + "/cut")), 10) << log_;
+  EXPECT_GE(steps_of(run_.output("job")).size(), 3u);
+  // One of the ranks beyond the link, and nobody on this side of it.
+  EXPECT_THAT(log_, testing::ContainsRegex("troupe: rank [23] is down: nothing was heard of it for 5000 ms \\(heard from rank [01]\\)"));
+  for (const char* rank : {"0", "1"}) {
+    EXPECT_THAT(log_, testing::ContainsRegex(std::string("\\[") + rank + "\\] troupe: actor '[a-z]+' failed: rank [23] is down"));
+  }
+  EXPECT_THAT(log_, Not(HasSubstr("exit code 0")));
+  EXPECT_TRUE(ranks_of(run_.output("job")).empty());
+}
+
+}  // namespace
+}  // namespace troupe::test
