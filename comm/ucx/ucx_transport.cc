@@ -26,7 +26,7 @@ StatusOr<std::unique_ptr<UcxTransport>> UcxTransport::open(const UcxOptions& opt
       << "rank " << options.rank << " of " << options.world;
   auto state = std::make_unique<State>();
   state->options = options;
-  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<UcxContext> context, UcxContext::open());
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<UcxContext> context, UcxContext::open(options.one_machine));
   UcxWorkers workers;
   for (auto& worker : workers) {
     TROUPE_ASSIGN_OR_RETURN(worker, UcxWorker::open(context));

@@ -30,6 +30,7 @@ struct UcxOptions {
   int world = 1;
   std::uint64_t job = 0;          // the same number on all ranks of the job, another for every other job
   std::uint32_t incarnation = 0;  // counts the job's restarts, the same on all ranks
+  bool one_machine = false;       // all ranks are here: nobody else can connect
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(5);
   // Until a peer is heard for the first time: its address may be published long before it starts.
   std::chrono::nanoseconds first_contact_timeout = std::chrono::seconds(60);

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "comm/transport.h"
+#include "comm/ucx/loopback.h"
 #include "comm/ucx/wire.h"
 #include "runtime/base/log.h"
 
@@ -46,10 +47,11 @@ ucs_log_func_rc_t log_for_ucx(const char*, unsigned, const char*, ucs_log_level_
   const bool no_reader = std::any_of(kSettings.begin(), kSettings.end(), [&](const Setting& setting) {
     return std::strstr(text.data(), setting.name) != nullptr;
   });
-  if (!no_reader) {
-    log(level <= UCS_LOG_LEVEL_WARN ? LogLevel::kWarning : LogLevel::kDebug,
-        absl::StrCat("UCX: ", text.data()));
-  }
+  if (no_reader) return UCS_LOG_FUNC_RC_STOP;
+  // A peer that has just ended takes its shared memory along; that it is down is reported as that.
+  const bool peer_ended = std::strstr(text.data(), "remote FIFO") != nullptr || std::strstr(text.data(), "open(file_name=/proc/") != nullptr ||
+                          std::strstr(text.data(), "shmat(") != nullptr;
+  log(level <= UCS_LOG_LEVEL_WARN && !peer_ended ? LogLevel::kWarning : LogLevel::kDebug, absl::StrCat("UCX: ", text.data()));
   return UCS_LOG_FUNC_RC_STOP;
 }
 
@@ -73,10 +75,12 @@ void tame_ucx() {
 
 }  // namespace
 
-StatusOr<std::shared_ptr<UcxContext>> UcxContext::open() {
+StatusOr<std::shared_ptr<UcxContext>> UcxContext::open(bool one_machine) {
   tame_ucx();
   ucp_config_t* config = nullptr;
   TROUPE_RETURN_IF_ERROR(checked(ucp_config_read(nullptr, nullptr, &config), "read its settings"));
+  // System V's segments would outlive a process that is killed while it makes them; POSIX's lie in a folder that the launcher clears.
+  if (std::getenv("UCX_TLS") == nullptr) ucp_config_modify(config, "TLS", "^sysv");
   for (const Setting& setting : kSettings) {
     if (std::getenv(absl::StrCat("UCX_", setting.name).c_str()) != nullptr) continue;  // the user knows better
     if (Status set = checked(ucp_config_modify(config, setting.name, setting.value), setting.name);
@@ -84,6 +88,10 @@ StatusOr<std::shared_ptr<UcxContext>> UcxContext::open() {
       ucp_config_release(config);
       return set;
     }
+  }
+  if (const std::string loopback = loopback_device();
+      one_machine && !loopback.empty() && std::getenv("UCX_NET_DEVICES") == nullptr) {
+    ucp_config_modify(config, "NET_DEVICES", loopback.c_str());
   }
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;

@@ -18,7 +18,8 @@ namespace troupe::comm {
 
 class UcxContext {
  public:
-  static StatusOr<std::shared_ptr<UcxContext>> open();
+  // one_machine: UCX listens at the loopback interface alone, unless UCX_NET_DEVICES says otherwise.
+  static StatusOr<std::shared_ptr<UcxContext>> open(bool one_machine);
   ~UcxContext();
   UcxContext(const UcxContext&) = delete;
   UcxContext& operator=(const UcxContext&) = delete;

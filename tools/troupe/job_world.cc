@@ -50,6 +50,7 @@ Status JobWorld::enter(int ranks, double heartbeat_timeout_s) {
     TROUPE_CHECK(ranks == place_.world) << "a plan for " << ranks << " processes in a job of " << place_.world;
     TROUPE_ASSIGN_OR_RETURN(auto transport, comm::UcxTransport::open({.rank = place_.rank, .world = place_.world,
                                                                       .job = XXH3_64bits(place_.secret.data(), place_.secret.size()),
+                                                                      .one_machine = place_.local_world == place_.world,
                                                                       .heartbeat_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(heartbeat_timeout_s * 1e9))}));
     TROUPE_ASSIGN_OR_RETURN(auto joined, comm::join(place_, transport->address(), comm::after(kEnterDeadline)));
     transport->set_peers(joined.addresses());

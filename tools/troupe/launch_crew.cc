@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
@@ -92,7 +93,24 @@ std::string Ending::text() const {
   return absl::StrCat("died of signal ", signal, name ? absl::StrCat(" (SIG", name, ")") : "");
 }
 
+namespace {
+
+// Who was killed may still be making a file.
+void clear(const std::string& folder) {
+  if (folder.empty()) return;
+  for (int tries = 0; tries < 200; ++tries) {
+    std::error_code error;
+    std::filesystem::remove_all(folder, error);
+    if (!error && !std::filesystem::exists(folder, error)) return;
+    poll(nullptr, 0, 10);
+  }
+}
+
+}  // namespace
+
 Guard::Guard() {
+  std::string pattern = "/dev/shm/troupe-job-XXXXXX";
+  if (mkdtemp(pattern.data()) != nullptr) folder_ = pattern;
   const Pipe pipe = make_pipe();
   fd_ = pipe.write;
   pid_ = fork();
@@ -115,6 +133,7 @@ Guard::Guard() {
     else std::erase(groups, -change);
   }
   for (const pid_t group : groups) kill(-group, SIGKILL);
+  clear(folder_);
   _exit(0);
 }
 
@@ -213,7 +232,9 @@ LocalCrew::~LocalCrew() {
 
 void LocalCrew::start(const std::vector<RankStart>& ranks, const std::vector<std::string>& program) {
   for (const auto& rank : ranks) {
-    auto child = start_child({program, rank.variables}, guard_);
+    auto variables = rank.variables;
+    if (!guard_.folder().empty() && std::getenv("UCX_POSIX_DIR") == nullptr) variables.push_back(absl::StrCat("UCX_POSIX_DIR=", guard_.folder()));
+    auto child = start_child({program, variables}, guard_);
     if (!child.ok()) {
       listener_.on_crew_failed(absl::StrCat(child.status().message(), " (on ", host(), ")"),
                                absl::IsNotFound(child.status()) ? kNotFound : kNotExecutable);

@@ -71,7 +71,7 @@ class Crew {
   const std::string host_;
 };
 
-// Kills process groups when its parent has gone. Start it before any thread.
+// Kills process groups when its parent has gone, and then clears the folder in which they had shared memory. Start it before any thread.
 class Guard {
  public:
   Guard();
@@ -79,12 +79,15 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
   int descriptor() const { return fd_; }
+  // In memory; what a rank that is killed leaves in it goes with the guard. Empty where none could be made.
+  const std::string& folder() const { return folder_; }
   void forget(pid_t group) const;
   static void watch(int guard_fd, pid_t group);  // async-signal-safe
 
  private:
   pid_t pid_ = -1;
   int fd_ = -1;
+  std::string folder_;
 };
 
 // A child in a group of its own, with pipes.

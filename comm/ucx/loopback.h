@@ -1,0 +1,11 @@
+// The interface of a machine's talk with itself, for UCX's setting NET_DEVICES.
+#pragma once
+
+#include <string>
+
+namespace troupe::comm {
+
+// "lo"; empty where there is none that is up.
+std::string loopback_device();
+
+}  // namespace troupe::comm
