@@ -183,7 +183,7 @@ bool Host::cleanup(caf::error&& reason, caf::execution_unit* unit) {
   const bool result =
       caf::event_based_actor::cleanup(std::move(reason), unit);  // closes the mailbox, drops what is in it
   SystemCore& core = *cell_.core;
-  core.probes.bury(*cell_.probe, cell_.cause.ToString(), cell_.chain);
+  core.probes.bury(*cell_.probe, cell_.cause.ToString(absl::StatusToStringMode::kWithNoExtraData), cell_.chain);
   if (cell_.actor == core.supervisor) {
     hand_over(this);
     std::lock_guard lock(core.outcome.mutex);

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
+#include "tools/troupe/state_file.h"
 
 namespace troupe::tool {
 namespace {
@@ -230,10 +231,13 @@ LocalCrew::~LocalCrew() {
   }
 }
 
+std::string LocalCrew::state_path(Rank rank) const { return absl::StrCat(guard_.folder(), "/state-", rank.value); }
+
 void LocalCrew::start(const std::vector<RankStart>& ranks, const std::vector<std::string>& program) {
   for (const auto& rank : ranks) {
     auto variables = rank.variables;
     if (!guard_.folder().empty() && std::getenv("UCX_POSIX_DIR") == nullptr) variables.push_back(absl::StrCat("UCX_POSIX_DIR=", guard_.folder()));
+    if (!guard_.folder().empty()) variables.push_back(absl::StrCat(kStateFileVariable, "=", state_path(rank.rank)));
     auto child = start_child({program, variables}, guard_);
     if (!child.ok()) {
       listener_.on_crew_failed(absl::StrCat(child.status().message(), " (on ", host(), ")"),
@@ -275,6 +279,7 @@ void LocalCrew::reap() {
     }
     close_one(member.child.out);
     close_one(member.child.err);
+    if (!guard_.folder().empty()) ending.last_state = read_state(state_path(member.rank));
     listener_.on_ended(member.rank, ending);
   }
 }

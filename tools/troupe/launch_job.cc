@@ -345,6 +345,9 @@ int Job::finish() {
     code = member.ending->exit_code();
     if (!member.err_tail.lines().empty()) say(absl::StrCat("the last of what rank ", *first, " wrote to stderr:"));
     for (const auto& text : member.err_tail.lines()) err_.line(absl::StrCat("[", *first, "] "), text);
+    const std::vector<std::string> state = absl::StrSplit(member.ending->last_state, '\n', absl::SkipEmpty());
+    if (!state.empty()) say(absl::StrCat("what the actors of rank ", *first, " did, ", state[0], ":"));
+    for (std::size_t i = 1; i < state.size(); ++i) err_.line(absl::StrCat("[", *first, "] "), state[i]);
   } else {
     // Nobody failed before we asked them to end; somebody may have after.
     for (const auto& member : members_) {

@@ -137,7 +137,7 @@ void RemoteCrew::handle(const std::string& frame) {
     case kEnded: {
       const Rank rank{reader.i32()};
       const int code = reader.i32(), signal = reader.i32();
-      if (std::erase(running_, rank) > 0) listener_.on_ended(rank, {code, signal});
+      if (std::erase(running_, rank) > 0) listener_.on_ended(rank, {.code = code, .signal = signal, .last_state = std::string(reader.text())});
       return;
     }
     case kHere: return;  // take() has noted it
@@ -238,7 +238,7 @@ class Agent final : public CrewListener {
     out_.write(std::move(comm::FrameWriter(kOutput).i32(rank.value).u8(stream == Stream::kOut ? 0 : 1).raw(bytes)).finish());
   }
   void on_ended(Rank rank, const Ending& ending) override {
-    out_.write(std::move(comm::FrameWriter(kEnded).i32(rank.value).i32(ending.code).i32(ending.signal)).finish());
+    out_.write(std::move(comm::FrameWriter(kEnded).i32(rank.value).i32(ending.code).i32(ending.signal).text(ending.last_state)).finish());
   }
   void on_crew_failed(const std::string& what, int exit_code) override {
     out_.write(std::move(comm::FrameWriter(kFailed).i32(exit_code).text(what.substr(0, what.rfind(" (on ")))).finish());

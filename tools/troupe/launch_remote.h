@@ -3,8 +3,7 @@
 // Launcher and agent speak frames (comm/join/frame.h) through ssh's stdin and stdout, so that neither the secret nor the
 // environment stands in anybody's arguments. When ssh ends, the agent's stdin does, and it kills its ranks.
 //   agent to launcher: the line kAgentLine, then  Ready{text build} Output{u32 rank, u8 stream, raw} Ended{u32 rank, u32 code,
-//   u32 signal}
-//                      Failed{u32 exit code, text} Here{}
+//                      u32 signal, text last state} Failed{u32 exit code, text} Here{}
 //   launcher to agent: Start{u32 words, text.., u32 ranks, (u32 rank, u32 variables, text..)..} Signal{u32 number} AreYouThere{}
 // AreYouThere goes every second: of a link that is cut ssh may say nothing for a quarter of an hour.
 // What comes before kAgentLine was written by the host's shell and is shown.

@@ -13,6 +13,7 @@
 #include "runtime/trace/text.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/job_world.h"
+#include "tools/troupe/state_file.h"
 
 namespace troupe::tool {
 namespace {
@@ -88,6 +89,7 @@ Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWat
     TROUPE_ASSIGN_OR_RETURN(auto replicas, actors::LocalReplicas::create(planned.job, planned.plan, world, options, job_world.transports()));
     announce();
     signals.watch(replicas->leader());
+    const StateFile state([&leader = replicas->leader()] { return leader.system().probes().snapshot(); });
     const Status status = replicas->run();
     signals.end();
     return status;
@@ -97,6 +99,7 @@ Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWat
   announce();
   job->start();
   signals.watch(*job);
+  const StateFile state([&job = *job] { return job.system().probes().snapshot(); });
   job_world.watch([&job = *job](Rank rank, const Status& cause) { job.peer_went_down(rank, cause); });
   const Status status = job->wait();
   signals.end();

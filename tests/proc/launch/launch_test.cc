@@ -177,6 +177,14 @@ TEST_F(Launch, TheFirstFailureEndsAllAndGivesTheExitCode) {
   EXPECT_THAT(lines[lines.size() - 21], HasSubstr("the last of what rank 1 wrote to stderr"));
 }
 
+TEST_F(Launch, ADeathsReportHasWhatTheRankHadWrittenDownOfItself) {
+  for (const Words& where : {Words{"--nproc", "2"}, Words{"--hosts", "alpha:1,localhost:1", "--ssh", kFakeSsh}}) {
+    const Ended ended = run(where, script("if [ $RANK = 0 ]; then echo 'stage-0: running forward' > $TROUPE_STATE_FILE; kill -9 $$; fi; exec sleep 100"));
+    EXPECT_EQ(ended.exit_code, 137);
+    EXPECT_THAT(ended.err, testing::ContainsRegex("troupe: what the actors of rank 0 did, [0-9]\\.[0-9] s before its end:\n\\[0\\] stage-0: running forward\n"));
+  }
+}
+
 TEST_F(Launch, OthersGetSigtermFirst) {
   const Ended ended = run({"--nproc", "2"}, script("if [ $RANK = 0 ]; then trap 'echo saved; exit 0' TERM; ready; while :; do "
                                                    "sleep 0.01; done; fi\nuntil [ -e ready-0 ]; do sleep 0.01; done; exit 3"));

@@ -48,6 +48,8 @@ TEST_F(Failure, AKilledRankEndsTheJobAndIsNamed) {
     const Ended& ended = job_->wait(kSoon);
     EXPECT_EQ(ended.exit_code, 128 + SIGKILL);
     EXPECT_THAT(ended.err, AllOf(HasSubstr("rank " + std::to_string(rank) + " on localhost"), HasSubstr("signal 9"))) << ended.err;
+    EXPECT_THAT(ended.err, testing::ContainsRegex("troupe: what the actors of rank " + std::to_string(rank) + " did, [0-9.]+ s before its end:\n\\[" +
+                                                  std::to_string(rank) + "\\] [a-z]"));
     for (const int other : {0, 1, 2, 3}) {  // all name the first that failed, and none one that ended because of it
       if (other == rank) continue;
       EXPECT_THAT(ended.err, testing::ContainsRegex("\\[" + std::to_string(other) + "\\] troupe: actor '[a-z]+' failed: rank " + std::to_string(rank) + " "));
