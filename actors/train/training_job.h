@@ -83,6 +83,10 @@ class TrainingJob {
   // From any thread, at any time; a stop before start() makes it end as soon as it has begun.
   void request_stop(const std::string& reason);
 
+  // From any thread after start(): the collectives that are open here, with the ranks that have not entered them. Alone: never calls.
+  void report_collectives(absl::AnyInvocable<void(std::vector<comm::CollectiveEngine::OpenOperation>)> tell) {
+    if (engine_) engine_->report(std::move(tell));
+  }
   // From any thread after start(): somebody else than the transport has heard that a process of the job is gone. The job fails.
   void peer_went_down(Rank rank, const Status& cause) { replica_.send(PeerWentDown{rank, cause}); }
 

@@ -47,6 +47,14 @@ void CollectiveEngine::start(GroupId group, OperationId id, Collective collectiv
   });
 }
 
+void CollectiveEngine::report(absl::AnyInvocable<void(std::vector<OpenOperation>)> tell) {
+  transport_.post([this, tell = std::move(tell)]() mutable {
+    std::vector<OpenOperation> open;
+    for (const auto& [key, operation] : operations_) open.push_back({operation->describe(), operation->missing()});
+    tell(std::move(open));
+  });
+}
+
 void CollectiveEngine::begin(OpenGroup& open, OperationId id, Collective collective, Completion done) {
   const Group& group = open.group;
   if (!open.failure.ok()) {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,13 @@ class CollectiveEngine {
   // machine share (empty: all are on one). It decides in which order sums are folded, and what goes between machines: see layout.h.
   void add_group(GroupId id, std::vector<Rank> members, const std::vector<int>& node_of = {});
   void start(GroupId group, OperationId id, Collective collective, Completion done);
+  // What is open, for a report of what does not go on: each operation with the ranks that have not entered it. `tell` is called on the progress
+  // thread. By any thread.
+  struct OpenOperation {
+    std::string what;
+    std::vector<Rank> missing;
+  };
+  void report(absl::AnyInvocable<void(std::vector<OpenOperation>)> tell);
   // On the progress thread: all operations with `peer` fail.
   void peer_down(Rank peer, const Status& cause);
   // Of tensors, sent by this rank to members on other nodes since the start. By any thread.

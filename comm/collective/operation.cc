@@ -43,6 +43,7 @@ Operation::Operation(Transport& transport, const Group& group, const Layout& lay
       small_(collective_.kind == CollectiveKind::kAllReduce && layout.nodes() == 1 && collective_.parts.elements() * size_ <= kSmallBytes),
       between_nodes_bytes_(between_nodes_bytes),
       outgoing_(static_cast<std::size_t>(group.size())),
+      heard_(static_cast<std::size_t>(group.size())),
       folding_(std::move(scratch)),
       waiting_(static_cast<std::size_t>(group.size())) {
   TROUPE_CHECK(collective_.kind == CollectiveKind::kBarrier || collective_.parts.members() == group.size())
@@ -56,6 +57,20 @@ Operation::Operation(Transport& transport, const Group& group, const Layout& lay
 std::string Operation::describe() const {
   return absl::StrCat(name(collective_.kind), " ", id_.value, " of group ", group_.id.value, " (", collective_.what, ", ",
                       collective_.parts.elements(), " x ", std::string(device::name(collective_.type)), ")");
+}
+
+std::vector<Rank> Operation::missing() const {
+  const auto& parts = collective_.parts;
+  std::vector<Rank> missing;
+  for (int member = 0; member < group_.size(); ++member) {
+    if (member == group_.self) continue;
+    const bool sends = collective_.kind == CollectiveKind::kBarrier ? true
+                       : reduces()                                  ? (small_ ? parts.elements() : parts.size(group_.self)) > 0
+                                                                    : parts.size(member) > 0;
+    const auto index = static_cast<std::size_t>(member);
+    if ((sends && !heard_[index]) || !outgoing_[index].empty()) missing.push_back(group_.members[index]);
+  }
+  return missing;
 }
 
 void Operation::start() {
@@ -210,6 +225,7 @@ Status Operation::arrive(const CollectiveHeader& h, Arrival arrival) {
     return absl::FailedPreconditionError(absl::StrCat("rank ", arrival.from().value, " sent elements ", h.offset, " + ", h.count,
                                                       " out of turn in ", describe()));
   };
+  heard_[static_cast<std::size_t>(h.from)] = true;
   if (arrival.bulk_bytes() != h.count * size_) return out_of_turn();
   switch (h.phase) {
     case Phase::kArrived:

@@ -49,6 +49,8 @@ class Operation {
   // Once ended: calls `done` and gives the scratch back.
   Scratch finish();
   std::string describe() const;
+  // Members that have not entered it, as far as is seen from here: nothing came from them, or they take nothing.
+  std::vector<Rank> missing() const;
 
  private:
   struct Outgoing {  // to one member
@@ -100,6 +102,7 @@ class Operation {
   std::vector<std::vector<Outgoing>> outgoing_;  // per member; few at a time, and empty ones cost no memory
   std::int64_t results_received_ = 0;
   int arrived_ = 0;                   // barrier
+  std::vector<bool> heard_;           // per member
 
   Folding folding_;
   bool fetching_ = false;                       // an addend

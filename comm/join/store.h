@@ -71,7 +71,7 @@ class StoreClient {
   // kAborted if that has been heard, kUnavailable if the store has gone; never waits.
   Status check();
   const std::optional<StoreCause>& cause() const { return cause_; }
-  // Readable when check() may have news.
+  // Readable when check() may have news that no call has read before; so check(), then wait.
   int descriptor() const { return fd_; }
 
  private:

@@ -69,11 +69,14 @@ void JobWorld::watch(std::function<void(Rank, const Status& cause)> lost) {
   watch_ = std::thread([this, lost = std::move(lost)] {
     comm::StoreClient& store = *joined_->store();
     while (true) {
-      pollfd ready[] = {{store.descriptor(), POLLIN, 0}, {end_watch_, POLLIN, 0}};
-      if (poll(ready, 2, -1) < 0 && errno != EINTR) return;
-      if (ready[1].revents) return;
+      // First: the end may have come along with the addresses, and then nothing is left to wake the poll.
       const Status status = store.check();
-      if (status.ok()) continue;
+      if (status.ok()) {
+        pollfd ready[] = {{store.descriptor(), POLLIN, 0}, {end_watch_, POLLIN, 0}};
+        if (poll(ready, 2, -1) < 0 && errno != EINTR) return;
+        if (ready[1].revents) return;
+        continue;
+      }
       const Rank rank = store.cause() ? store.cause()->rank : Rank(-1);  // without a cause it is the store that is gone
       lost(rank, due_to(rank, std::string(status.message())));
       return;

@@ -13,6 +13,7 @@
 #include "runtime/trace/text.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/job_world.h"
+#include "tools/troupe/stall_watch.h"
 #include "tools/troupe/state_file.h"
 
 namespace troupe::tool {
@@ -100,6 +101,7 @@ Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWat
   job->start();
   signals.watch(*job);
   const StateFile state([&job = *job] { return job.system().probes().snapshot(); });
+  const StallWatch stalls(*job);
   job_world.watch([&job = *job](Rank rank, const Status& cause) { job.peer_went_down(rank, cause); });
   const Status status = job->wait();
   signals.end();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <regex>
 #include <thread>
 
 #include "tests/proc/train/cluster.h"
@@ -97,6 +98,34 @@ TEST_F(Failure, AShortStopIsNoDeath) {  // CASES A15
   const auto steps = steps_of(output()).size();
   EXPECT_TRUE(wait_until([&] { return steps_of(output()).size() > steps + 5; }, kSoon));
   EXPECT_TRUE(job_->running());
+}
+
+// CASES T25: a rank that lives, for all that is known, and does not come.
+TEST_F(Failure, ARankThatIsWaitedForIsNamedWithWhatWaits) {
+  begin(4, {"--job.heartbeat_timeout_s=100", "--limits.shutdown_seconds=200"});
+  const pid_t rank = pid_of_rank(output(), 2);
+  kill(rank, SIGSTOP);
+  // In a collective, or (stopped between two) in what the ledger waits for.
+  const std::string said = "nothing has gone on for 1[0-9] s: .*(waits for rank 2|ledger: waiting for input from [a-z]+ [0-9]+)";
+  const std::regex report("\\[[013]\\] [^\n]*" + said);
+  EXPECT_TRUE(wait_until([&] { return std::regex_search(job_->err(), report); }, std::chrono::seconds(20))) << job_->err();
+  kill(rank, SIGCONT);
+  const auto steps = steps_of(output()).size();
+  EXPECT_TRUE(wait_until([&] { return steps_of(output()).size() > steps + 5; }, kSoon));
+}
+
+// CASES A21: one signal to the launcher lists what every actor of every rank does and waits for, and disturbs nobody.
+TEST_F(Failure, ASignalListsWhatEveryActorOfEveryRankDoes) {
+  begin(2);
+  job_->signal(SIGQUIT);
+  const auto listed = [&](const std::string& rank, const std::string& actor) { return job_->err().find("\n[" + rank + "] " + actor + " ") != std::string::npos; };
+  for (const std::string rank : {"0", "1"}) {
+    for (const std::string actor : {"device", "stage-0", "shard-0", "replicas", "replica", "source"}) {
+      EXPECT_TRUE(wait_until([&] { return listed(rank, actor); }, kSoon)) << rank << " " << actor << "\n" << job_->err();
+    }
+  }
+  const auto steps = steps_of(output()).size();
+  EXPECT_TRUE(wait_until([&] { return steps_of(output()).size() > steps + 5; }, kSoon));
 }
 
 TEST_F(Failure, NobodyIsLeftWhenTheLauncherIsKilled) {

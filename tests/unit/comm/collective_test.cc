@@ -34,6 +34,7 @@ class World {
   ~World() {
     for (auto& transport : transports_) transport->stop();
   }
+  CollectiveEngine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(engines_.size()); }
   LocalHub& hub() { return hub_; }
   std::int64_t between_nodes_bytes() const {
@@ -135,6 +136,40 @@ TEST(Collective, AllReduceFoldsInMemberOrder) {
 TEST(Collective, ReduceScatterGivesTheBitsOfAllReduceAndLeavesTheRest) {
   check_sums<float>(CollectiveKind::kReduceScatter);
   check_sums<bfloat16>(CollectiveKind::kReduceScatter);
+}
+
+// CASES T25, T28: who waits can say for what and for whom.
+TEST(Collective, SaysWhoHasNotEnteredIt) {
+  const std::vector<Collective> kinds{{.kind = CollectiveKind::kBarrier, .what = "end"},
+                                      {.kind = CollectiveKind::kAllReduce, .parts = Parts::equal(10, 3), .what = "small"},
+                                      {.kind = CollectiveKind::kAllReduce, .parts = Parts::equal(100'000, 3), .what = "large"},
+                                      {.kind = CollectiveKind::kAllGather, .parts = Parts::equal(1000, 3), .what = "gathered"}};
+  for (const auto& kind : kinds) {
+    World world(3);
+    std::vector<std::vector<float>> values(3, std::vector<float>(static_cast<std::size_t>(kind.parts.elements())));
+    std::vector<std::future<Status>> ends;
+    const auto enter = [&](int rank) {
+      Collective mine = kind;
+      mine.data = bytes(values[static_cast<std::size_t>(rank)]);
+      ends.push_back(world.start(rank, 7, std::move(mine)));
+    };
+    const auto missing = [&](int rank) {
+      std::promise<std::vector<CollectiveEngine::OpenOperation>> promise;
+      world.engine(rank).report([&](auto open) { promise.set_value(std::move(open)); });
+      return promise.get_future().get();
+    };
+    enter(0);
+    enter(1);
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    auto seen = missing(0);
+    while ((seen.size() != 1 || seen[0].missing != std::vector{Rank(2)}) && std::chrono::steady_clock::now() < until) seen = missing(0);
+    ASSERT_EQ(seen.size(), 1u) << kind.what;
+    EXPECT_EQ(seen[0].missing, std::vector{Rank(2)}) << kind.what;
+    EXPECT_NE(seen[0].what.find(kind.what), std::string::npos) << seen[0].what;
+    enter(2);
+    for (auto& end : ends) EXPECT_TRUE(result(end).ok());
+    EXPECT_TRUE(missing(0).empty());
+  }
 }
 
 // Case A19's kind: the last member comes first, and the other way round.

@@ -234,6 +234,13 @@ TEST(JobConfig, RefusesValidationWithoutDataAndASpikeBelowTheAverage) {
   EXPECT_EQ(error_with({"--spike.factor=3"}), "");  // CASES T57: loss > 3 x EMA
 }
 
+TEST(JobConfig, RefusesATimeoutThatEndsBeforeTheOneWithinIt) {  // CASES T33
+  const std::string error = error_with({"--job.heartbeat_timeout_s=60", "--limits.shutdown_seconds=30"});
+  EXPECT_THAT(error, HasSubstr("limits.shutdown_seconds=30"));
+  EXPECT_THAT(error, HasSubstr("is not longer than job.heartbeat_timeout_s=60"));
+  EXPECT_EQ(error_with({"--job.heartbeat_timeout_s=60", "--limits.shutdown_seconds=61"}), "");
+}
+
 TEST(JobConfig, NeedsDataToTrainButNotToPlan) {
   JobConfig config = config_of(kModel);
   EXPECT_THAT(std::string(ready_to_train(config).message()), HasSubstr("data.train is not given"));
