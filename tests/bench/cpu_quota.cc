@@ -17,7 +17,8 @@ Status put(const std::string& path, const std::string& text) {
   std::ofstream file(path);
   file << text;
   file.flush();
-  if (!file) return absl::UnavailableError(absl::StrCat("cannot write '", text, "' to ", path, ": a CPU quota needs root and the cpu controller"));
+  if (!file)
+    return absl::UnavailableError(absl::StrCat("cannot write '", text, "' to ", path, ": a CPU quota needs root and the cpu controller"));
   return ok();
 }
 
@@ -27,7 +28,8 @@ StatusOr<CpuQuota> CpuQuota::over(pid_t process, double share, const std::string
   const bool v1 = fs::exists(absl::StrCat(kV1, "/cpu.cfs_quota_us"));
   const std::string folder = absl::StrCat(v1 ? kV1 : kV2, "/", name);
   std::error_code error;
-  if (!fs::create_directory(folder, error)) return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error ? error.message() : "it is there already"));
+  if (!fs::create_directory(folder, error))
+    return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error ? error.message() : "it is there already"));
   CpuQuota quota(folder);
   const int us = static_cast<int>(share * kPeriodUs);
   if (v1) {

@@ -29,7 +29,8 @@ std::ptrdiff_t threads_of_this_process() {
 
 StatusOr<ForkedRanks> ForkedRanks::fork(int count, const std::function<void(int socket, int rank)>& body) {
   if (threads_of_this_process() > 1) {
-    return absl::FailedPreconditionError("ranks are forked from a process without threads, and this one has some: measure them in a process of their own");
+    return absl::FailedPreconditionError(
+        "ranks are forked from a process without threads, and this one has some: measure them in a process of their own");
   }
   std::vector<std::array<int, 2>> sockets(static_cast<std::size_t>(count));
   ForkedRanks made;
@@ -95,7 +96,8 @@ StatusOr<std::string> ForkedRanks::receive(int rank) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(due - std::chrono::steady_clock::now());
     const int polled = poll(sockets.data(), sockets.size(), static_cast<int>(std::max<std::int64_t>(0, left.count())));
     if (polled < 0 && errno == EINTR) continue;
-    if (polled == 0) return absl::DeadlineExceededError(absl::StrCat("rank ", rank, " of the measurement said nothing for ", kPatience.count(), " s"));
+    if (polled == 0)
+      return absl::DeadlineExceededError(absl::StrCat("rank ", rank, " of the measurement said nothing for ", kPatience.count(), " s"));
     break;
   }
   int who = rank;

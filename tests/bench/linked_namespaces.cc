@@ -54,7 +54,9 @@ Status LinkedNamespaces::set_up() {
   close(ends[0]);
   guard_ = ends[1];
   for (const auto& name : names_) TROUPE_RETURN_IF_ERROR(command("ip netns add " + name).status());
-  TROUPE_RETURN_IF_ERROR(command(absl::StrCat("ip link add ", devices_[0], " netns ", names_[0], " type veth peer name ", devices_[1], " netns ", names_[1])).status());
+  TROUPE_RETURN_IF_ERROR(
+      command(absl::StrCat("ip link add ", devices_[0], " netns ", names_[0], " type veth peer name ", devices_[1], " netns ", names_[1]))
+          .status());
   for (std::size_t end = 0; end < names_.size(); ++end) {
     const std::string ip = "ip -n " + names_[end] + " ";
     TROUPE_RETURN_IF_ERROR(command(absl::StrCat(ip, "addr add 10.231.77.", end + 1, "/24 dev ", devices_[end])).status());
@@ -87,7 +89,8 @@ Status LinkedNamespaces::limit(double bytes_per_s) {
       TROUPE_RETURN_IF_ERROR(command(absl::StrCat(tc, "del dev ", devices_[end], " root")).status());
     } else {
       TROUPE_RETURN_IF_ERROR(command(absl::StrCat(tc, "replace dev ", devices_[end], " root tbf rate ",
-                                                  static_cast<long long>(bytes_per_s * 8), "bit burst 256kb latency 50ms")).status());
+                                                  static_cast<long long>(bytes_per_s * 8), "bit burst 256kb latency 50ms"))
+                                 .status());
     }
   }
   limited_ = bytes_per_s > 0;

@@ -29,7 +29,7 @@ class LinkedNamespaces {
   Status set_up();
   std::array<std::string, 2> names_, devices_;
   bool limited_ = false;
-  int guard_ = -1;                 // what the guard reads the end of
+  int guard_ = -1;  // what the guard reads the end of
   int guard_pid_ = -1;
 };
 

@@ -40,10 +40,10 @@ StatusOr<std::string> prepare_folder(const PacedOptions& options) {
 
 StatusOr<PacedPlan> plan_of(const PacedOptions& o) {
   std::string config = absl::StrCat(
-      "[job]\noutput = \"", o.folder, "/run\"\n[device]\nthreads = ", o.threads, "\n[model]\nname = \"", o.model,
-      "\"\n[data]\ntrain = \"", o.folder, "/tokens.bin\"\ndocument_mask = false\n[training]\nsteps = 1000000\nseq_len = ", o.seq_len,
-      "\nmicro_batch = ", o.batch, "\nglobal_batch = ", o.batch * o.micro_batches, "\ndtype = \"", o.dtype, "\"\n[checkpoint]\ninterval = ",
-      o.save_every, "\nkeep_latest_k = 1\n[parallelism]\npipeline = ", o.stages, "\ndata_parallel = ", o.replicas, "\nzero = ", o.zero, "\n");
+      "[job]\noutput = \"", o.folder, "/run\"\n[device]\nthreads = ", o.threads, "\n[model]\nname = \"", o.model, "\"\n[data]\ntrain = \"",
+      o.folder, "/tokens.bin\"\ndocument_mask = false\n[training]\nsteps = 1000000\nseq_len = ", o.seq_len, "\nmicro_batch = ", o.batch,
+      "\nglobal_batch = ", o.batch * o.micro_batches, "\ndtype = \"", o.dtype, "\"\n[checkpoint]\ninterval = ", o.save_every,
+      "\nkeep_latest_k = 1\n[parallelism]\npipeline = ", o.stages, "\ndata_parallel = ", o.replicas, "\nzero = ", o.zero, "\n");
   if (!o.balance.empty()) absl::StrAppend(&config, "balance = \"", o.balance, "\"\n");
   std::vector<std::string> overrides;
   for (const auto& setting : o.overrides) overrides.push_back("--" + setting);

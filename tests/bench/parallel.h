@@ -21,9 +21,9 @@ struct ParallelOptions {
   PacedOptions job{.batch = 2, .threads = 1, .micro_batches = 4};  // the same work for all: a step's micro-batches are over all replicas
   int pairs = 7;
   std::vector<std::string> rows = kParallelRows;
-  std::string peer_python;                  // with torch
+  std::string peer_python;  // with torch
   std::string peer_script = "tests/bench/peers/pytorch_parallel.py";
-  std::string program = "/proc/self/exe";   // the binary that is launched 64 times
+  std::string program = "/proc/self/exe";  // the binary that is launched 64 times
   int processes = 64;
 };
 

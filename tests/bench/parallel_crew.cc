@@ -18,7 +18,8 @@ StatusOr<nlohmann::json> parsed(const StatusOr<std::string>& packet, int rank) {
   auto answer = nlohmann::json::parse(*packet, nullptr, false);
   if (answer.is_discarded()) return absl::UnavailableError(absl::StrCat("rank ", rank, " said: ", *packet));
   if (answer.contains("error")) {
-    return Status(static_cast<absl::StatusCode>(answer["code"].get<int>()), absl::StrCat("rank ", rank, ": ", answer["error"].get<std::string>()));
+    return Status(static_cast<absl::StatusCode>(answer["code"].get<int>()),
+                  absl::StrCat("rank ", rank, ": ", answer["error"].get<std::string>()));
   }
   return answer;
 }

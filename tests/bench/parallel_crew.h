@@ -20,9 +20,9 @@ struct RankFacts {
   std::int64_t proportional_bytes = 0;                // resident, shared pages by their share
   std::int64_t sent_bytes = 0;                        // by the network devices of its namespace
   struct Thread {
-    double ran_s = 0, waited_s = 0;                   // on a core; ready to run without one
+    double ran_s = 0, waited_s = 0;  // on a core; ready to run without one
   };
-  std::map<std::string, Thread> threads;              // by name, of those there are
+  std::map<std::string, Thread> threads;  // by name, of those there are
 };
 
 class ParallelCrew {
@@ -33,8 +33,8 @@ class ParallelCrew {
   ParallelCrew(const ParallelCrew&) = delete;
   ParallelCrew& operator=(const ParallelCrew&) = delete;
 
-  // Of a step that follows another without a pause, where there are several ranks (parallel_rank.h). A tenth of a step's time goes before: what the job that was
-  // asked before still moves arrives meanwhile, and its threads sleep.
+  // Of a step that follows another without a pause, where there are several ranks (parallel_rank.h). A tenth of a step's time goes before:
+  // what the job that was asked before still moves arrives meanwhile, and its threads sleep.
   StatusOr<double> step_s();
   StatusOr<double> tokens_per_s();  // of a step as step_s() measures it
   StatusOr<RankFacts> facts(int rank);

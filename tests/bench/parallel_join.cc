@@ -51,13 +51,20 @@ std::vector<double> memory_of_ranks(pid_t launcher) {
 }  // namespace
 
 Status measure_join(const ParallelOptions& options, Rows& rows) {
-  const PacedOptions job{.model = "test-llama", .batch = 1, .seq_len = 32, .threads = 1, .dtype = "fp32", .micro_batches = options.processes, .replicas = options.processes};
+  const PacedOptions job{.model = "test-llama",
+                         .batch = 1,
+                         .seq_len = 32,
+                         .threads = 1,
+                         .dtype = "fp32",
+                         .micro_batches = options.processes,
+                         .replicas = options.processes};
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, prepare_folder(job));
   const std::string config = folder + "/job.toml";
-  std::ofstream(config) << "[job]\noutput = \"" << folder << "/run\"\nheartbeat_timeout_s = 30\n[device]\nthreads = 1\n[model]\nname = \"" << job.model
-                        << "\"\n[data]\ntrain = \"" << folder << "/tokens.bin\"\ndocument_mask = false\n[training]\nsteps = 3\nseq_len = " << job.seq_len
-                        << "\nmicro_batch = 1\nglobal_batch = " << job.micro_batches << "\ndtype = \"fp32\"\n[parallelism]\ndata_parallel = "
-                        << job.replicas << "\n";
+  std::ofstream(config) << "[job]\noutput = \"" << folder << "/run\"\nheartbeat_timeout_s = 30\n[device]\nthreads = 1\n[model]\nname = \""
+                        << job.model << "\"\n[data]\ntrain = \"" << folder
+                        << "/tokens.bin\"\ndocument_mask = false\n[training]\nsteps = 3\nseq_len = " << job.seq_len
+                        << "\nmicro_batch = 1\nglobal_batch = " << job.micro_batches
+                        << "\ndtype = \"fp32\"\n[parallelism]\ndata_parallel = " << job.replicas << "\n";
   std::error_code error;
   const std::string program = fs::canonical(options.program, error).string();
   const std::string log = folder + "/log", count = absl::StrCat(options.processes);
@@ -79,7 +86,8 @@ Status measure_join(const ParallelOptions& options, Rows& rows) {
       auto now = memory_of_ranks(launcher);
       const bool more = now.size() > memory.size() || (now.size() == memory.size() && median(now) > median(memory));
       if (more) memory = std::move(now);
-      look = Clock::now() + std::max<Clock::duration>(20 * (Clock::now() - look), std::chrono::milliseconds(50));  // to look takes time of the job's
+      look = Clock::now() +
+             std::max<Clock::duration>(20 * (Clock::now() - look), std::chrono::milliseconds(50));  // to look takes time of the job's
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -91,9 +99,12 @@ Status measure_join(const ParallelOptions& options, Rows& rows) {
   fs::remove_all(folder, error);
   if (!well) return absl::UnavailableError(absl::StrCat("a job of ", count, " processes failed after ", s, " s; its last line: ", said));
   rows.push_back({"parallel.join", s, "s", 60, 0,
-                  absl::StrCat(count, " processes started by troupe launch join, train 3 steps of ", job.model, ", save, leave: from the launcher's start to its end; at most")});
-  rows.push_back({"parallel.join.memory", memory.empty() ? 0 : median(memory) / (1 << 20), "MiB", 0, memory.empty() ? 0 : *std::max_element(memory.begin(), memory.end()) / (1 << 20),
-                  absl::StrCat("proportional resident size of a rank, the median of the ", memory.size(), " seen at once; peer: the largest")});
+                  absl::StrCat(count, " processes started by troupe launch join, train 3 steps of ", job.model,
+                               ", save, leave: from the launcher's start to its end; at most")});
+  rows.push_back(
+      {"parallel.join.memory", memory.empty() ? 0 : median(memory) / (1 << 20), "MiB", 0,
+       memory.empty() ? 0 : *std::max_element(memory.begin(), memory.end()) / (1 << 20),
+       absl::StrCat("proportional resident size of a rank, the median of the ", memory.size(), " seen at once; peer: the largest")});
   return ok();
 }
 

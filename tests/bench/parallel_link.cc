@@ -1,7 +1,8 @@
 // ZeRO-1 between two hosts whose link is so slow that communication would take 60 % of compute.
 //
 // On paper: gradients are complete with the last micro-batch's backward only, so with M micro-batches a replica that is 2/3 of 1/M of
-// compute, the time in which the reduction can be hidden; the gather of the weights can be hidden in the next step's first forward, 1/3 of 1/M.
+// compute, the time in which the reduction can be hidden; the gather of the weights can be hidden in the next step's first forward, 1/3 of
+// 1/M.
 #include <algorithm>
 #include <utility>
 
@@ -37,8 +38,8 @@ Status measure_slow_link(const ParallelOptions& options, Rows& rows) {
   const PacedOptions job = two_ranks(options, 1);
   // Or UCX would go by shared memory, which namespaces of the network do not part.
   const std::vector<std::pair<std::string, std::string>> over_tcp{{"UCX_TLS", "tcp,self"}};
-  const auto started = ParallelCrew::start(job, {{.network_namespace = link.name(0), .environment = over_tcp},
-                                                 {.network_namespace = link.name(1), .environment = over_tcp}});
+  const auto started = ParallelCrew::start(
+      job, {{.network_namespace = link.name(0), .environment = over_tcp}, {.network_namespace = link.name(1), .environment = over_tcp}});
   if (!started.ok()) return skipped(rows, name, started.status()) ? ok() : started.status();
   ParallelCrew& crew = **started;
   TROUPE_ASSIGN_OR_RETURN(const auto planned, plan_of(job));
@@ -66,23 +67,30 @@ Status measure_slow_link(const ParallelOptions& options, Rows& rows) {
     TROUPE_RETURN_IF_ERROR(link.limit(rate));
     return crew.step_s();
   };
-  TROUPE_ASSIGN_OR_RETURN(auto pairs, in_turns(options.pairs, [&] { return step_at(bytes_per_s); }, [&] { return step_at(0); }));
+  TROUPE_ASSIGN_OR_RETURN(auto pairs, in_turns(
+                                          options.pairs, [&] { return step_at(bytes_per_s); }, [&] { return step_at(0); }));
   for (std::size_t i = 0; i < pairs.ratios.size(); ++i) pairs.ratios[i] = pairs.first[i] / std::max(pairs.second[i], communication_s);
   add_ratio(rows, name, 1.15, pairs,
-            absl::StrCat("step over max(compute, communication), two processes of 1 thread, ZeRO-1, in two network namespaces joined by veth and UCX over tcp: "
-                         "compute is the step over the link without a limit, in turns; communication is the bytes that a rank sends in a step (its half of the "
-                         "gradients, fp32, and of the weights, ", job.dtype, ") over the rate that tc tbf gives each direction, set to ",
-                         kCommunicationOverCompute, " of compute; at most; median of pairs; peer: seconds of compute"));
+            absl::StrCat("step over max(compute, communication), two processes of 1 thread, ZeRO-1, in two network namespaces joined by "
+                         "veth and UCX over tcp: "
+                         "compute is the step over the link without a limit, in turns; communication is the bytes that a rank sends in a "
+                         "step (its half of the "
+                         "gradients, fp32, and of the weights, ",
+                         job.dtype, ") over the rate that tc tbf gives each direction, set to ", kCommunicationOverCompute,
+                         " of compute; at most; median of pairs; peer: seconds of compute"));
   rows.push_back({name + ".step_s", median(pairs.first), "s", 0, median(pairs.second), "with the limit; peer: without"});
   rows.push_back({name + ".rate", bytes_per_s * 8e-6, "Mbit/s", 0, 0, "of the limited link"});
-  rows.push_back({name + ".bytes", counted_bytes / bytes, "ratio", 0, bytes,
-                  "bytes that the larger sender's device counted in a step, headers included, over those of the definition; peer: the latter"});
+  rows.push_back(
+      {name + ".bytes", counted_bytes / bytes, "ratio", 0, bytes,
+       "bytes that the larger sender's device counted in a step, headers included, over those of the definition; peer: the latter"});
   const double overlapped = 1.0 / planned.plan.micro_batches;
   const double gradient_s = kCommunicationOverCompute * 4 / (4 + static_cast<double>(device::size_bytes(planned.plan.geometry.compute)));
   const double reduction_left = std::max(0.0, gradient_s - overlapped * 2 / 3);
   const double gather_left = std::max(0.0, kCommunicationOverCompute - gradient_s - overlapped / 3);
-  rows.push_back({name + ".bound", 1 + reduction_left + gather_left, "ratio", 0, 1 + reduction_left + kCommunicationOverCompute - gradient_s,
-                  "on paper, compute 1: the reduction can hide in the last micro-batch's backward (2/3 of a micro-batch), the gather in the next step's first "
+  rows.push_back({name + ".bound", 1 + reduction_left + gather_left, "ratio", 0,
+                  1 + reduction_left + kCommunicationOverCompute - gradient_s,
+                  "on paper, compute 1: the reduction can hide in the last micro-batch's backward (2/3 of a micro-batch), the gather in "
+                  "the next step's first "
                   "forward (1/3); peer: where the gather hides in nothing"});
   return ok();
 }

@@ -47,26 +47,34 @@ Status measure_memory(const ParallelOptions& options, Rows& rows) {
     for (int rank = 0; rank < kMemoryRanks; ++rank) {
       TROUPE_ASSIGN_OR_RETURN(auto facts, (*crew)->facts(rank));
       double persistent = 0;
-      for (const char* term : {"weights", "parameters", "optimizer", "gradients"}) persistent += static_cast<double>(facts.bytes_by_term[term]);
+      for (const char* term : {"weights", "parameters", "optimizer", "gradients"})
+        persistent += static_cast<double>(facts.bytes_by_term[term]);
       most = std::max(most, persistent);
       gathered = std::max(gathered, static_cast<double>(facts.bytes_by_term["gathered weights"]));
       most_resident = std::max(most_resident, static_cast<double>(facts.proportional_bytes));
     }
     const double formula = formula_bytes(planned.plan, zero);
-    rows.push_back({name, most / formula, "ratio", 1.05, formula,
-                    absl::StrCat("bytes that the device pool of a rank holds from step to step as weights, parameters (master), optimizer and gradients, "
-                                 "the most of ", kMemoryRanks, " ranks, over the formula: per parameter 2 B weights + 12 B master and moments + 4 B gradient (fp32: 4 + 8 + 4), of "
-                                 "which ZeRO-1 splits master and moments, 2 the gradient too, 3 all; a tied embedding has a gradient per use; at most; peer: the formula's bytes; ",
-                                 job.model, ", ", job.dtype)});
+    rows.push_back(
+        {name, most / formula, "ratio", 1.05, formula,
+         absl::StrCat(
+             "bytes that the device pool of a rank holds from step to step as weights, parameters (master), optimizer and gradients, "
+             "the most of ",
+             kMemoryRanks,
+             " ranks, over the formula: per parameter 2 B weights + 12 B master and moments + 4 B gradient (fp32: 4 + 8 + 4), of "
+             "which ZeRO-1 splits master and moments, 2 the gradient too, 3 all; a tied embedding has a gradient per use; at most; peer: "
+             "the formula's bytes; ",
+             job.model, ", ", job.dtype)});
     if (gathered > 0) {
       std::int64_t largest = 0;
       for (const auto& block : planned.plan.blocks) largest = std::max(largest, block.elements);
       const double allowed = static_cast<double>((planned.plan.prefetch + 1) * largest * device::size_bytes(planned.plan.geometry.compute));
-      rows.push_back({name + ".gathered", gathered / allowed, "ratio", 1, allowed,
-                      absl::StrCat("bytes of the rooms in which weights can lie gathered at once, over (prefetch + 1) largest blocks; prefetch ", planned.plan.prefetch,
-                                   "; at most; peer: bytes of the latter")});
+      rows.push_back(
+          {name + ".gathered", gathered / allowed, "ratio", 1, allowed,
+           absl::StrCat("bytes of the rooms in which weights can lie gathered at once, over (prefetch + 1) largest blocks; prefetch ",
+                        planned.plan.prefetch, "; at most; peer: bytes of the latter")});
     }
-    rows.push_back({name + ".resident", most_resident, "B", 0, 0, "proportional resident bytes of the largest rank after a step, with activations, snapshot and code"});
+    rows.push_back({name + ".resident", most_resident, "B", 0, 0,
+                    "proportional resident bytes of the largest rank after a step, with activations, snapshot and code"});
   }
   return ok();
 }

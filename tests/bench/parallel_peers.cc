@@ -23,16 +23,20 @@ struct Way {
 };
 struct Peer {
   std::string row;
-  int zero;                     // ours that does the same
+  int zero;  // ours that does the same
   const char* what;
   std::vector<Way> ways;
 };
 
 const std::vector<Peer>& peers() {
   static const std::vector<Peer> all{
-      {"parallel.over_ddp", 0, "DDP",
+      {"parallel.over_ddp",
+       0,
+       "DDP",
        {{"fp32", {"--parallel", "ddp", "--dtype", "fp32"}}, {"bf16 autocast", {"--parallel", "ddp", "--dtype", "bf16"}}}},
-      {"parallel.over_fsdp2", 3, "FSDP2, parameters gathered per block for each forward and backward",
+      {"parallel.over_fsdp2",
+       3,
+       "FSDP2, parameters gathered per block for each forward and backward",
        {{"fp32", {"--parallel", "fsdp2", "--dtype", "fp32"}},
         {"bf16 autocast", {"--parallel", "fsdp2", "--dtype", "bf16"}},
         {"bf16 policy", {"--parallel", "fsdp2", "--dtype", "bf16", "--precision", "policy"}}}},
@@ -74,9 +78,11 @@ StatusOr<Words> same_work(const PacedOptions& job) {
   const auto& m = planned.plan.model;
   if (m.family != models::Family::kGpt2) return absl::InvalidArgumentError(absl::StrCat("the peer trains GPT-2, not ", job.model));
   Words words;
-  const std::pair<const char*, std::int64_t> options[] = {
-      {"--ranks", job.replicas}, {"--micro-batches", planned.plan.micro_batches}, {"--batch", job.batch}, {"--seq", job.seq_len}, {"--threads", job.threads},
-      {"--layers", m.layers},    {"--heads", m.heads},                            {"--channels", m.hidden}, {"--vocabulary", m.vocabulary}};
+  const std::pair<const char*, std::int64_t> options[] = {{"--ranks", job.replicas},     {"--micro-batches", planned.plan.micro_batches},
+                                                          {"--batch", job.batch},        {"--seq", job.seq_len},
+                                                          {"--threads", job.threads},    {"--layers", m.layers},
+                                                          {"--heads", m.heads},          {"--channels", m.hidden},
+                                                          {"--vocabulary", m.vocabulary}};
   for (const auto& [option, value] : options) words = joined(words, {option, absl::StrCat(value)});
   return words;
 }
@@ -95,12 +101,14 @@ Status measure_peer(const ParallelOptions& options, const Peer& peer, Rows& rows
   const auto ours = ParallelCrew::start(job);
   if (!ours.ok()) return skipped(rows, peer.row, ours.status()) ? ok() : ours.status();
   TROUPE_ASSIGN_OR_RETURN(auto theirs, PeerProcess::start(options.peer_python, options.peer_script, joined(*work, way->words)));
-  TROUPE_ASSIGN_OR_RETURN(const auto pairs,
-                          in_turns(options.pairs, [&] { return (*ours)->tokens_per_s(); }, [&] { return theirs.run_step(); }));
-  add_ratio(rows, peer.row, 1.2, pairs,
-            absl::StrCat("tokens/s of ours, ", job.dtype, ", ZeRO-", job.zero, ", over PyTorch ", peer.what, ", gloo, its fastest way (", way->name,
-                         ", by a trial of ", peer.ways.size(), "): the same two processes of 1 thread and micro-batches; median of pairs of steps in turns; peer's tokens/s; it said: ",
-                         theirs.description()));
+  TROUPE_ASSIGN_OR_RETURN(const auto pairs, in_turns(
+                                                options.pairs, [&] { return (*ours)->tokens_per_s(); }, [&] { return theirs.run_step(); }));
+  add_ratio(
+      rows, peer.row, 1.2, pairs,
+      absl::StrCat("tokens/s of ours, ", job.dtype, ", ZeRO-", job.zero, ", over PyTorch ", peer.what, ", gloo, its fastest way (",
+                   way->name, ", by a trial of ", peer.ways.size(),
+                   "): the same two processes of 1 thread and micro-batches; median of pairs of steps in turns; peer's tokens/s; it said: ",
+                   theirs.description()));
   return ok();
 }
 

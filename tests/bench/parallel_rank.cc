@@ -39,7 +39,8 @@ Status settle_at(const RankPlace& place) {
     if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) return absl::UnavailableError(absl::StrCat("cannot enter ", path));
     close(fd);
     // UCX looks for its devices in /sys, which shows those of the namespace that it was mounted in.
-    if (unshare(CLONE_NEWNS) != 0 || mount("", "/", nullptr, MS_SLAVE | MS_REC, nullptr) != 0 || mount("bench", "/sys", "sysfs", 0, nullptr) != 0) {
+    if (unshare(CLONE_NEWNS) != 0 || mount("", "/", nullptr, MS_SLAVE | MS_REC, nullptr) != 0 ||
+        mount("bench", "/sys", "sysfs", 0, nullptr) != 0) {
       return absl::UnavailableError(absl::StrCat("cannot see the devices of ", path, " in a /sys of its own"));
     }
   }
@@ -63,8 +64,8 @@ std::int64_t sent_bytes() {
   for (std::string line; std::getline(file, line);) {
     char name[64];
     long long received = 0, sent = 0, skip = 0;
-    const int read = std::sscanf(line.c_str(), " %63[^:]: %lld %lld %lld %lld %lld %lld %lld %lld %lld", name, &received, &skip, &skip, &skip,
-                                 &skip, &skip, &skip, &skip, &sent);
+    const int read = std::sscanf(line.c_str(), " %63[^:]: %lld %lld %lld %lld %lld %lld %lld %lld %lld", name, &received, &skip, &skip,
+                                 &skip, &skip, &skip, &skip, &skip, &sent);
     if (read == 10 && std::string(name) != "lo") sum += sent;
   }
   return sum;
@@ -99,7 +100,9 @@ void serve(int socket, PacedJob& job, std::thread& end) {
     }
     if (order == "step") {
       const auto report = job.step(steps_of_a_turn(job));
-      send_packet(socket, nlohmann::json{{"step_ns", report.step_ns}, {"tokens", job.tokens_per_step()}, {"data_wait_ns", report.data_wait_ns}}.dump());
+      send_packet(
+          socket,
+          nlohmann::json{{"step_ns", report.step_ns}, {"tokens", job.tokens_per_step()}, {"data_wait_ns", report.data_wait_ns}}.dump());
     } else {
       const auto summary = job.summary();
       send_packet(socket, nlohmann::json{{"bytes_by_term", summary.pool_bytes_by_term},
@@ -119,7 +122,8 @@ void run_parallel_rank(int socket, int rank, const PacedOptions& job, const Rank
   if (const Status status = settle_at(place); !status.ok()) give_up(socket, status);
   std::unique_ptr<comm::UcxTransport> transport;
   if (job.replicas > 1) {
-    auto opened = comm::UcxTransport::open({.rank = Rank(rank), .world = job.replicas, .job = 7, .heartbeat_timeout = std::chrono::seconds(60)});
+    auto opened =
+        comm::UcxTransport::open({.rank = Rank(rank), .world = job.replicas, .job = 7, .heartbeat_timeout = std::chrono::seconds(60)});
     if (!opened.ok()) give_up(socket, opened.status());
     transport = std::move(*opened);
   }

@@ -2,8 +2,8 @@
 //
 // Out: this rank's address, as the transport has it ("-" where it is alone). In: all ranks' addresses, by rank. Out: {"ready": true}.
 // Then in, out: "step" (rank 0): a step of the whole job (where there are other ranks two, and the second counts), {"step_ns", "tokens",
-// "data_wait_ns"}; "facts": RankFacts as JSON; "end": ends well, together with the other ranks, without an answer. Whatever fails: {"error": ..., "code": ...}, and the process ends.
-// Threads: the caller's, the job's, one that waits for how the job ends.
+// "data_wait_ns"}; "facts": RankFacts as JSON; "end": ends well, together with the other ranks, without an answer. Whatever fails:
+// {"error": ..., "code": ...}, and the process ends. Threads: the caller's, the job's, one that waits for how the job ends.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ namespace troupe::bench {
 
 // Where a rank runs; what is empty is as in the process it is forked from.
 struct RankPlace {
-  int core = -1;                   // the only one it may use
-  std::string network_namespace;   // by its name under /var/run/netns
+  int core = -1;                  // the only one it may use
+  std::string network_namespace;  // by its name under /var/run/netns
   std::vector<std::pair<std::string, std::string>> environment;
 };
 

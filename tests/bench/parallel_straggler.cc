@@ -20,8 +20,9 @@ PacedOptions straggler_job(const ParallelOptions& options, const std::string& ba
   PacedOptions job = two_ranks(options, 0);
   job.micro_batches = kStragglersMicroBatches;
   if (balance != "static") job.balance = balance;  // static is the default
-  if (job.model == "gpt2-124m" && job.overrides.empty()) job.overrides = {"model.layers=6", "model.hidden=512", "model.heads=8", "model.kv_heads=8", "model.intermediate=2048",
-                                                                        "model.vocab_size=8192"};
+  if (job.model == "gpt2-124m" && job.overrides.empty())
+    job.overrides = {"model.layers=6",   "model.hidden=512",        "model.heads=8",
+                     "model.kv_heads=8", "model.intermediate=2048", "model.vocab_size=8192"};
   return job;
 }
 
@@ -34,14 +35,16 @@ Status measure_balance(const ParallelOptions& options, const std::string& balanc
     skip(rows, name, absl::StrCat("skipped: ", std::string(quota.status().message())));
     return ok();
   }
-  TROUPE_ASSIGN_OR_RETURN(auto pairs, in_turns(options.pairs, [&] { return (*crew)->tokens_per_s(); }, [&] { return equals.tokens_per_s(); }));
+  TROUPE_ASSIGN_OR_RETURN(auto pairs, in_turns(
+                                          options.pairs, [&] { return (*crew)->tokens_per_s(); }, [&] { return equals.tokens_per_s(); }));
   constexpr double kIdeal = (1 + kSlow) / 2;
   for (auto& ratio : pairs.ratios) ratio /= kIdeal;
   add_ratio(rows, name, bar, pairs,
-            absl::StrCat("tokens/s of 2 replicas, a core each, one with a third of its core (quota of a control group, in turns of ", CpuQuota::kPeriodUs / 1000,
-                         " ms), parallelism.balance = ", balance, ", over two thirds of those of the same replicas undisturbed (static): ",
-                         kStragglersMicroBatches, " micro-batches a step, each of ", options.job.batch, " x ", options.job.seq_len,
-                         " tokens, ZeRO-0, ", options.job.dtype, "; median of pairs of steps in turns; peer: tokens/s undisturbed"));
+            absl::StrCat("tokens/s of 2 replicas, a core each, one with a third of its core (quota of a control group, in turns of ",
+                         CpuQuota::kPeriodUs / 1000, " ms), parallelism.balance = ", balance,
+                         ", over two thirds of those of the same replicas undisturbed (static): ", kStragglersMicroBatches,
+                         " micro-batches a step, each of ", options.job.batch, " x ", options.job.seq_len, " tokens, ZeRO-0, ",
+                         options.job.dtype, "; median of pairs of steps in turns; peer: tokens/s undisturbed"));
   return ok();
 }
 

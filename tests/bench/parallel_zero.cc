@@ -35,21 +35,26 @@ Status measure_stage(const ParallelOptions& options, int zero, double bar, Paral
   if (!two.ok()) return skipped(rows, name, two.status()) ? ok() : two.status();
   TROUPE_ASSIGN_OR_RETURN(const auto two_before, (*two)->threads());
   TROUPE_ASSIGN_OR_RETURN(const auto one_before, one.threads());
-  TROUPE_ASSIGN_OR_RETURN(const auto pairs, in_turns(options.pairs, [&] { return (*two)->tokens_per_s(); }, [&] { return one.tokens_per_s(); }));
+  TROUPE_ASSIGN_OR_RETURN(const auto pairs, in_turns(
+                                                options.pairs, [&] { return (*two)->tokens_per_s(); }, [&] { return one.tokens_per_s(); }));
   TROUPE_ASSIGN_OR_RETURN(const auto two_after, (*two)->threads());
   TROUPE_ASSIGN_OR_RETURN(const auto one_after, one.threads());
   const auto& job = options.job;
-  add_ratio(rows, name, bar, pairs,
-            absl::StrCat("tokens/s of 2 processes of 1 thread, joined by UCX, ZeRO-", zero, ", over 1 process of 2 threads: ", job.model, ", ", job.dtype, ", ",
-                         job.micro_batches, " micro-batches a step over all, each of ", job.batch, " sequences of ", job.seq_len,
-                         " tokens; a step is from its opening to the last replica's update and follows another without a pause, whose weights may still be on their way; median of pairs of steps in turns; peer: the one process's tokens/s"));
+  add_ratio(
+      rows, name, bar, pairs,
+      absl::StrCat("tokens/s of 2 processes of 1 thread, joined by UCX, ZeRO-", zero, ", over 1 process of 2 threads: ", job.model, ", ",
+                   job.dtype, ", ", job.micro_batches, " micro-batches a step over all, each of ", job.batch, " sequences of ", job.seq_len,
+                   " tokens; a step is from its opening to the last replica's update and follows another without a pause, whose weights "
+                   "may still be on their way; median of pairs of steps in turns; peer: the one process's tokens/s"));
   rows.push_back({name + ".tokens_per_s", median(pairs.first), "tokens/s", 0, median(pairs.second), "the two processes' median, together"});
-  const Spent theirs = spent(two_before, two_after, 2 * options.pairs), its = spent(one_before, one_after, options.pairs);  // two steps a turn, and one
+  const Spent theirs = spent(two_before, two_after, 2 * options.pairs),
+              its = spent(one_before, one_after, options.pairs);  // two steps a turn, and one
   rows.push_back({name + ".processor_s", theirs.ran_s, "s", 0, its.ran_s,
-                  absl::StrCat("processor seconds a step of both processes (by thread: ", theirs.by_thread, "); peer: of the one (", its.by_thread,
-                               "); where nothing waits for anything, the ratio of tokens/s is peer over value")});
+                  absl::StrCat("processor seconds a step of both processes (by thread: ", theirs.by_thread, "); peer: of the one (",
+                               its.by_thread, "); where nothing waits for anything, the ratio of tokens/s is peer over value")});
   rows.push_back({name + ".waited_s", theirs.waited_s, "s", 0, its.waited_s,
-                  "seconds a step in which their threads could have run and had no core, summed; far above a hundredth of a step: others used the processors"});
+                  "seconds a step in which their threads could have run and had no core, summed; far above a hundredth of a step: others "
+                  "used the processors"});
   return ok();
 }
 
