@@ -1,5 +1,10 @@
 #include "tests/bench/cpu_quota.h"
 
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -43,15 +48,35 @@ StatusOr<CpuQuota> CpuQuota::over(pid_t process, double share, const std::string
   return quota;
 }
 
-CpuQuota::CpuQuota(CpuQuota&& other) noexcept : folder_(std::exchange(other.folder_, "")) {}
+CpuQuota::CpuQuota(std::string folder) : folder_(std::move(folder)) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  guard_pid_ = fork();
+  if (guard_pid_ == 0) {
+    setsid();  // not reached by what a terminal sends
+    close(ends[1]);
+    char none;
+    while (read(ends[0], &none, 1) < 0 && errno == EINTR) {
+    }
+    // Who is in it was this process's child and dies with it.
+    for (int tries = 0; tries < 500 && rmdir(folder_.c_str()) != 0 && errno == EBUSY; ++tries) usleep(10'000);
+    _exit(0);
+  }
+  close(ends[0]);
+  guard_ = ends[1];
+}
+
+CpuQuota::CpuQuota(CpuQuota&& other) noexcept
+    : folder_(std::exchange(other.folder_, "")), guard_(std::exchange(other.guard_, -1)), guard_pid_(std::exchange(other.guard_pid_, -1)) {}
 
 CpuQuota::~CpuQuota() {
   if (folder_.empty()) return;
   const std::string parent = fs::path(folder_).parent_path().string();
   std::ifstream members(folder_ + "/cgroup.procs");
   for (std::string process; std::getline(members, process);) (void)put(parent + "/cgroup.procs", process);
-  std::error_code ignored;
-  fs::remove(folder_, ignored);  // rmdir: the files in it are the kernel's
+  rmdir(folder_.c_str());  // the files in it are the kernel's
+  if (guard_ >= 0) close(guard_);
+  if (guard_pid_ > 0) waitpid(guard_pid_, nullptr, 0);
 }
 
 }  // namespace troupe::bench

@@ -1,6 +1,7 @@
 // A share of a processor that one process may have, by a control group of its own (cgroup v1 or v2).
 //
-// Threads: one. Owns: the group, which it empties and removes. Errors: kUnavailable where groups cannot be made, with what was tried.
+// Threads: one. Owns: the group, which it empties and removes; a guard, a child that does nothing but wait for that, removes it when this
+// process ends, however it does. Errors: kUnavailable where groups cannot be made, with what was tried.
 #pragma once
 
 #include <sys/types.h>
@@ -22,8 +23,10 @@ class CpuQuota {
   static constexpr int kPeriodUs = 10'000;
 
  private:
-  explicit CpuQuota(std::string folder) : folder_(std::move(folder)) {}
+  explicit CpuQuota(std::string folder);
   std::string folder_;
+  int guard_ = -1;  // what the guard reads the end of
+  pid_t guard_pid_ = -1;
 };
 
 }  // namespace troupe::bench
