@@ -4,8 +4,8 @@
 //   auto [addresses, node_of] = split_machines(joined.addresses());
 //   transport->set_peers(addresses);  engine.add_group(id, members, node_of of the members);
 //
-// A machine is a kernel and a network namespace: processes in other namespaces stand for other hosts, as in tests and containers. Who cannot
-// tell where it runs is a node of its own.
+// A machine is a kernel and a network namespace: processes in other namespaces stand for other hosts, as in tests and containers. Who
+// cannot tell where it runs is a node of its own.
 // Threads: any. Errors: none; an address that was published without a machine is a node of its own and stays as it is.
 #pragma once
 

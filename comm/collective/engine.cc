@@ -38,8 +38,8 @@ void CollectiveEngine::add_group(GroupId id, std::vector<Rank> members, const st
 void CollectiveEngine::start(GroupId group, OperationId id, Collective collective, Completion done) {
   const auto found = groups_.find(group);
   TROUPE_CHECK(found != groups_.end()) << "no group " << group;
-  // From a completion: the next operation goes at once. But no completion is called in here.
-  if (transport_.on_progress_thread() && found->second->failure.ok()) {
+  // From a completion the next operation goes at once; its own completion is called when that one has returned.
+  if (transport_.on_progress_thread() && sweeping_ && found->second->failure.ok()) {
     return begin(*found->second, id, std::move(collective), std::move(done));
   }
   transport_.post([this, &open = *found->second, id, collective = std::move(collective), done = std::move(done)]() mutable {

@@ -28,6 +28,7 @@ constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce, CollectiveKind:
 constexpr int kCrowd = 4;  // ranks, on however few cores
 constexpr const char* kSharedMemory = "posix,sysv,cma,self";
 constexpr const char* kTcp = "tcp,self";
+constexpr std::chrono::microseconds kSleepy{20};  // of spinning, as in a job
 
 class CommBench {
  public:
@@ -77,7 +78,7 @@ class CommBench {
   }
 
   Status measure_sleepers() {
-    TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.transports = kSharedMemory, .spin = std::chrono::microseconds(20)}));
+    TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.transports = kSharedMemory, .spin = kSleepy}));
     TROUPE_RETURN_IF_ERROR(measure_wake(*pair));
     return measure_heartbeat(*pair, "comm.heartbeat.p99", "shared memory");
   }
@@ -89,15 +90,17 @@ class CommBench {
     const Measurement what = actors ? Measurement::kActorWake : Measurement::kWake;
     TROUPE_ASSIGN_OR_RETURN(const auto woken, turns_.repeat([&] { return pair.measure({.what = what, .count = messages}); }));
     rows_.push_back({name, median(woken) * 1e6, "us", actors ? 80.0 : 0.0, 0,
-                     absl::StrCat("8 bytes one way over shared memory, ", actors ? "from the handler of an actor to that of one in another process"
-                                                                                 : "from send() in a thread of one process to the transport's handler in another",
-                                  ", all threads asleep before each: median of ", messages, ", a millisecond apart; median of repetitions", actors ? "; at most" : "")});
+                     absl::StrCat("8 bytes one way over shared memory, ",
+                                  actors ? "from the handler of an actor to that of one in another process"
+                                         : "from send() in a thread of one process to the transport's handler in another",
+                                  ", all threads asleep before each: median of ", messages, ", a millisecond apart; median of repetitions",
+                                  actors ? "; at most" : "")});
     return ok();
   }
 
   Status measure_actors() {
     if (wanted("comm.latency.armed.actors")) {
-      TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.actors = true, .transports = kSharedMemory, .spin = std::chrono::microseconds(20)}));
+      TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.actors = true, .transports = kSharedMemory, .spin = kSleepy}));
       TROUPE_RETURN_IF_ERROR(measure_wake(*pair, true));
     }
     for (const auto& [link, transports] : {std::pair{"shared_memory", kSharedMemory}, std::pair{"tcp", kTcp}}) {
@@ -113,7 +116,7 @@ class CommBench {
       TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.transports = kTcp}));
       TROUPE_RETURN_IF_ERROR(measure_bandwidth(*pair, "tcp", kTcp));
     }
-    TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.transports = kTcp, .spin = std::chrono::microseconds(20)}));
+    TROUPE_ASSIGN_OR_RETURN(const auto pair, CommPair::open({.transports = kTcp, .spin = kSleepy}));
     return measure_heartbeat(*pair, "comm.heartbeat.p99.tcp", "tcp");
   }
 
@@ -123,7 +126,8 @@ class CommBench {
     if (!wanted(name)) return ok();
     const std::int64_t count = options_.quick ? 6 : 16;
     const auto ours = [&]() -> StatusOr<double> {
-      TROUPE_ASSIGN_OR_RETURN(const double s, pair.measure({.what = actors ? Measurement::kActorBulk : Measurement::kBulk, .bytes = kBulkBytes, .count = count}));
+      const Measurement what = actors ? Measurement::kActorBulk : Measurement::kBulk;
+      TROUPE_ASSIGN_OR_RETURN(const double s, pair.measure({.what = what, .bytes = kBulkBytes, .count = count}));
       return s / static_cast<double>(count);
     };
     TROUPE_ASSIGN_OR_RETURN(const Turns turns,
@@ -172,7 +176,8 @@ class CommBench {
     add_ratio(rows_, row, bar, turns, mpi_, "the same in place", bus_bytes(kind, size, 2), definition);
     if (small) return ok();
     const auto by_copies = [&]() -> StatusOr<double> {
-      TROUPE_ASSIGN_OR_RETURN(const double s, pair.measure({.what = Measurement::kCopies, .kind = kind, .bytes = size.bytes, .count = count_of(size)}));
+      const Order order{.what = Measurement::kCopies, .kind = kind, .bytes = size.bytes, .count = count_of(size)};
+      TROUPE_ASSIGN_OR_RETURN(const double s, pair.measure(order));
       if (s < 0) return absl::UnavailableError("the kernel does not let one process read the memory of another");
       return s;
     };
@@ -200,7 +205,7 @@ class CommBench {
     } else {
       crowd_mpi.lose(started.status());
     }
-    TROUPE_ASSIGN_OR_RETURN(const auto ranks, CommPair::open({.ranks = kCrowd, .transports = kSharedMemory, .spin = std::chrono::microseconds(20)}));
+    TROUPE_ASSIGN_OR_RETURN(const auto ranks, CommPair::open({.ranks = kCrowd, .transports = kSharedMemory, .spin = kSleepy}));
     for (const CollectiveKind kind : kKinds) {
       for (const Size& size : kSizes) {
         if (!crowd_wants(kind, size)) continue;

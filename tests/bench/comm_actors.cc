@@ -76,7 +76,8 @@ class BulkFeeder final : public actor::Actor {
     while (left_ > 0 && out.ready()) {
       const auto slot = out.take();
       --left_;
-      out.send(slot, Activation{.step = StepId(left_), .micro_batch = {}, .x = buffers_[static_cast<std::size_t>(slot.index)], .ready = {}});
+      const auto& buffer = buffers_[static_cast<std::size_t>(slot.index)];
+      out.send(slot, Activation{.step = StepId(left_), .micro_batch = {}, .x = buffer, .ready = {}});
     }
     if (begin_ns_ != 0 && left_ == 0 && out.in_flight() == 0) server_.finish({clock_.now_ns() - std::exchange(begin_ns_, 0)});
   }

@@ -195,7 +195,7 @@ class CommRank {
     once(kind, elements, 1);
     for (int owner = 0; owner < ranks_; ++owner) {
       if (kind == CollectiveKind::kReduceScatter && owner != self) continue;
-      const float right = kind == CollectiveKind::kAllGather ? static_cast<float>(owner + 1) : static_cast<float>(ranks_ * (ranks_ + 1) / 2);
+      const float right = static_cast<float>(kind == CollectiveKind::kAllGather ? owner + 1 : ranks_ * (ranks_ + 1) / 2);
       TROUPE_CHECK(std::all_of(values() + parts.begin(owner), values() + parts.end(owner), [&](float value) { return value == right; }))
           << comm::name(kind) << " of " << elements << " gave something else than " << right;
     }

@@ -1,4 +1,5 @@
-// One of two ranks that measure the link between them, or of more that measure collectives: a process of its own, which does what the orders on a socket say.
+// One of two ranks that measure the link between them, or of more that measure collectives: a process of its own, which does what the
+// orders on a socket say.
 //
 // Threads: the caller's and the transport's. Clocks of two processes of one machine are the same (CLOCK_MONOTONIC): a frame that
 // carries its time says how long it took one way.
@@ -20,7 +21,8 @@ struct LinkOptions {
   int ranks = 2;
   bool actors = false;     // what is measured goes from actor to actor (comm_actors.h)
   std::string transports;  // UCX_TLS
-  // How long the progress threads look for more before they sleep. Long enough and they poll; yet they must sleep while the peer is measured.
+  // How long the progress threads look for more before they sleep. Long enough and they poll; yet they must sleep while the peer is
+  // measured.
   std::chrono::microseconds spin = std::chrono::milliseconds(5);
 };
 
@@ -43,7 +45,8 @@ struct Order {
   std::int64_t bytes = 0, count = 0;
 };
 
-// `board`: mapped by all. Packets on `socket`: our address out, all addresses in, 0 out (a double: ready); then an Order in, a double out, until it is closed.
+// `board`: mapped by all. Packets on `socket`: our address out, all addresses in, 0 out (a double: ready); then an Order in, a double
+// out, until it is closed.
 void run_comm_rank(int socket, int rank, const LinkOptions& options, CopyBoard& board);
 
 }  // namespace troupe::bench
