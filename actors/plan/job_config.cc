@@ -252,7 +252,8 @@ Status validate(const JobConfig& config) {
   if (config.limits.shutdown_seconds <= config.job.heartbeat_timeout_s) {
     // CASES T33: else the inner end comes before anybody knows whom it waits for.
     faults.add(faults.say("limits.shutdown_seconds", config.limits.shutdown_seconds), " is not longer than ",
-               faults.say("job.heartbeat_timeout_s", config.job.heartbeat_timeout_s), ": who is gone must be known before the wait for it ends");
+               faults.say("job.heartbeat_timeout_s", config.job.heartbeat_timeout_s),
+               ": who is gone must be known before the wait for it ends");
   }
   if (config.spike.factor != 0.0 && config.spike.factor <= 1.0) {
     faults.add(faults.say("spike.factor", config.spike.factor), " must be above 1, or 0 for off");

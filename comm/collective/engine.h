@@ -37,8 +37,8 @@ class CollectiveEngine {
   // machine share (empty: all are on one). It decides in which order sums are folded, and what goes between machines: see layout.h.
   void add_group(GroupId id, std::vector<Rank> members, const std::vector<int>& node_of = {});
   void start(GroupId group, OperationId id, Collective collective, Completion done);
-  // What is open, for a report of what does not go on: each operation with the ranks that have not entered it. `tell` is called on the progress
-  // thread. By any thread.
+  // What is open, for a report of what does not go on: each operation with the ranks that have not entered it. By any thread; `tell` is
+  // called on the progress thread.
   struct OpenOperation {
     std::string what;
     std::vector<Rank> missing;

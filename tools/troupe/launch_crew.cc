@@ -236,8 +236,9 @@ std::string LocalCrew::state_path(Rank rank) const { return absl::StrCat(guard_.
 void LocalCrew::start(const std::vector<RankStart>& ranks, const std::vector<std::string>& program) {
   for (const auto& rank : ranks) {
     auto variables = rank.variables;
-    if (!guard_.folder().empty() && std::getenv("UCX_POSIX_DIR") == nullptr) variables.push_back(absl::StrCat("UCX_POSIX_DIR=", guard_.folder()));
-    if (!guard_.folder().empty()) variables.push_back(absl::StrCat(kStateFileVariable, "=", state_path(rank.rank)));
+    const bool has_folder = !guard_.folder().empty();
+    if (has_folder && std::getenv("UCX_POSIX_DIR") == nullptr) variables.push_back(absl::StrCat("UCX_POSIX_DIR=", guard_.folder()));
+    if (has_folder) variables.push_back(absl::StrCat(kStateFileVariable, "=", state_path(rank.rank)));
     auto child = start_child({program, variables}, guard_);
     if (!child.ok()) {
       listener_.on_crew_failed(absl::StrCat(child.status().message(), " (on ", host(), ")"),

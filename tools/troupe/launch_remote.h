@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/join/frame.h"
@@ -19,6 +20,12 @@
 #include "tools/troupe/launch_output.h"
 
 namespace troupe::tool {
+
+inline constexpr std::string_view kAgentLine = "troupe agent 1\n";
+enum RemoteFrame : std::uint8_t {
+  kStart = 1, kSignal = 2, kAreYouThere = 3,
+  kReady = 64, kOutput = 65, kEnded = 66, kFailed = 67, kHere = 68,
+};
 
 // As one word of a POSIX shell.
 std::string shell_quoted(const std::string& text);

@@ -1,5 +1,5 @@
-// Says when no actor of this process has handled a message for long, what each waits for, and which ranks are missing in a collective: one that
-// lives and does not come is no failure, but nobody would know why nothing goes on (CASES T25, T28).
+// Says when no actor of this process has handled a message for long, what each waits for, and which ranks are missing in a collective: one
+// that lives and does not come is no failure, but nobody would know why nothing goes on (CASES T25, T28).
 //
 // A log line after 10 s and again after twice that, and so on, until the wait ends. Threads: one of its own. The job outlives it.
 #pragma once

@@ -1,7 +1,7 @@
 // What a rank's actors do, written down often enough that its launcher can say it when the rank has died: also of SIGKILL.
 //
-// The launcher names a file in memory in TROUPE_STATE_FILE; the rank replaces it twice a second by a text for people, from a thread of its own
-// that reads the probes: an actor that is stuck is seen, too. Without that variable nothing is written.
+// The launcher names a file in memory in TROUPE_STATE_FILE; the rank replaces it twice a second by a text for people, from a thread of its
+// own that reads the probes: an actor that is stuck is seen, too. Without that variable nothing is written.
 // Threads: one creates and destroys. Limits: kStateBytesMost of text.
 #pragma once
 

@@ -179,9 +179,11 @@ TEST_F(Launch, TheFirstFailureEndsAllAndGivesTheExitCode) {
 
 TEST_F(Launch, ADeathsReportHasWhatTheRankHadWrittenDownOfItself) {
   for (const Words& where : {Words{"--nproc", "2"}, Words{"--hosts", "alpha:1,localhost:1", "--ssh", kFakeSsh}}) {
-    const Ended ended = run(where, script("if [ $RANK = 0 ]; then echo 'stage-0: running forward' > $TROUPE_STATE_FILE; kill -9 $$; fi; exec sleep 100"));
+    const Ended ended = run(where, script("if [ $RANK = 0 ]; then echo 'stage-0: running forward' > $TROUPE_STATE_FILE; kill -9 $$; fi\n"
+                                          "exec sleep 100"));
     EXPECT_EQ(ended.exit_code, 137);
-    EXPECT_THAT(ended.err, testing::ContainsRegex("troupe: what the actors of rank 0 did, [0-9]\\.[0-9] s before its end:\n\\[0\\] stage-0: running forward\n"));
+    EXPECT_THAT(ended.err, testing::ContainsRegex("troupe: what the actors of rank 0 did, [0-9]\\.[0-9] s before its end:\n"
+                                                  "\\[0\\] stage-0: running forward\n"));
   }
 }
 

@@ -49,8 +49,8 @@ TEST_F(Failure, AKilledRankEndsTheJobAndIsNamed) {
     const Ended& ended = job_->wait(kSoon);
     EXPECT_EQ(ended.exit_code, 128 + SIGKILL);
     EXPECT_THAT(ended.err, AllOf(HasSubstr("rank " + std::to_string(rank) + " on localhost"), HasSubstr("signal 9"))) << ended.err;
-    EXPECT_THAT(ended.err, testing::ContainsRegex("troupe: what the actors of rank " + std::to_string(rank) + " did, [0-9.]+ s before its end:\n\\[" +
-                                                  std::to_string(rank) + "\\] [a-z]"));
+    EXPECT_THAT(ended.err, testing::ContainsRegex("troupe: what the actors of rank " + std::to_string(rank) +
+                                                  " did, [0-9.]+ s before its end:\n\\[" + std::to_string(rank) + "\\] [a-z]"));
     for (const int other : {0, 1, 2, 3}) {  // all name the first that failed, and none one that ended because of it
       if (other == rank) continue;
       EXPECT_THAT(ended.err, testing::ContainsRegex("\\[" + std::to_string(other) + "\\] troupe: actor '[a-z]+' failed: rank " + std::to_string(rank) + " "));
@@ -118,7 +118,9 @@ TEST_F(Failure, ARankThatIsWaitedForIsNamedWithWhatWaits) {
 TEST_F(Failure, ASignalListsWhatEveryActorOfEveryRankDoes) {
   begin(2);
   job_->signal(SIGQUIT);
-  const auto listed = [&](const std::string& rank, const std::string& actor) { return job_->err().find("\n[" + rank + "] " + actor + " ") != std::string::npos; };
+  const auto listed = [&](const std::string& rank, const std::string& actor) {
+    return job_->err().find("\n[" + rank + "] " + actor + " ") != std::string::npos;
+  };
   for (const std::string rank : {"0", "1"}) {
     for (const std::string actor : {"device", "stage-0", "shard-0", "replicas", "replica", "source"}) {
       EXPECT_TRUE(wait_until([&] { return listed(rank, actor); }, kSoon)) << rank << " " << actor << "\n" << job_->err();

@@ -14,15 +14,17 @@ using testing::AllOf, testing::HasSubstr, testing::Not;
 
 class Hosts : public testing::Test {
  protected:
-  // Two hosts with `each` ranks; `meanwhile` is run by a shell beside the launcher, where the bridge is. False where there are no namespaces.
+  // Two hosts with `each` ranks; `meanwhile` is run by a shell beside the launcher, where the bridge is. False where there are no
+  // namespaces.
   bool launch(int each, const std::string& name, const std::string& meanwhile, const std::vector<std::string>& more = {}) {
     std::string words;
     const auto all = launched(run_, 2 * each, name, more);
     for (std::size_t i = 5; i < all.size(); ++i) words += " '" + all[i] + "'";
     const std::string slots = ":" + std::to_string(each), script = run_.folder() + "/" + name + ".sh";
     std::ofstream(script) << "cd " << run_.folder() << "\n(" << meanwhile << ") &\n"
-                          << TROUPE_BINARY " launch --env UCX_TLS=tcp --hosts $HOST_1" << slots << ",$HOST_2" << slots << " --ssh \"$SSH\" -- " TROUPE_BINARY
-                          << words << "\necho exit code $?\nwait\necho $(cat /sys/class/net/port-1/statistics/rx_bytes) >bytes\n";
+                          << TROUPE_BINARY " launch --env UCX_TLS=tcp --hosts $HOST_1" << slots << ",$HOST_2" << slots
+                          << " --ssh \"$SSH\" -- " TROUPE_BINARY << words << "\necho exit code $?\nwait\n"
+                          << "echo $(cat /sys/class/net/port-1/statistics/rx_bytes) >bytes\n";
     const auto begin = std::chrono::steady_clock::now();
     const int status = std::system((WITH_HOSTS " 2 bash " + script + " >" + run_.folder() + "/log 2>&1").c_str());
     took_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -54,7 +56,8 @@ TEST_F(Hosts, TrainToTheSameBitsOverAnyLink) {
   EXPECT_LT(bytes_sent(), 1.1 * whole);
 
   const double free_s = took_s_, rate_bytes = 100e6 / 8;
-  if (!launch(1, "slow", "for port in 1 2; do tc qdisc add dev port-$port root tbf rate 100mbit burst 64k latency 1s || echo there is no tbf; done"))
+  const std::string limit = "tc qdisc add dev port-$port root tbf rate 100mbit burst 64k latency 1s || echo there is no tbf";
+  if (!launch(1, "slow", "for port in 1 2; do " + limit + "; done"))
     GTEST_SKIP() << "skipped because " << log_;
   if (log_.find("there is no tbf") != std::string::npos) GTEST_SKIP() << "skipped because a link cannot be limited (tc tbf): " << log_;
   EXPECT_EQ(steps_of(run_.output("slow")), expected);

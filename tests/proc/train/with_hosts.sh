@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# with_hosts.sh N COMMAND ...: runs the command where N hosts are: network namespaces that a bridge joins. The command is in a namespace of its
-# own, which has the bridge. In its environment: HOST_1 .. HOST_N, their addresses; SSH, in place of ssh; NETNS_1 .. NETNS_N, the namespaces'
-# names (their interface is eth0, its other end at the bridge `port-K`). Leaves nothing. Needs root, ip. Exit code: the command's; 77 where that
-# is missing.
+# with_hosts.sh N COMMAND ...: runs the command where N hosts are: network namespaces that a bridge joins. The command is in a namespace
+# of its own, which has the bridge. In its environment: HOST_1 .. HOST_N, their addresses; SSH, in place of ssh; NETNS_1 .. NETNS_N, the
+# namespaces' names (their interface is eth0, its other end at the bridge `port-K`). Leaves nothing. Needs root, ip. Exit code: the
+# command's; 77 where that is missing.
 set -euo pipefail
 [ "$(id -u)" -eq 0 ] || { echo "network namespaces need root"; exit 77; }
 command -v ip >/dev/null || { echo "there is no ip (iproute2) here"; exit 77; }
