@@ -57,6 +57,17 @@ TEST(Commands, PlansEveryShippedConfig) {
   EXPECT_GE(plans, 5);
 }
 
+TEST(Commands, APlanSaysWhichProcessHasWhatAndRefusesACountThatDoesNotWork) {
+  const std::vector<std::string> job{"plan", "tools/configs/quickstart.toml", "--parallelism.data_parallel=2", "--parallelism.pipeline=4"};
+  auto four = job, three = job;
+  four.insert(four.end(), {"--processes", "4"});
+  three.insert(three.end(), {"--processes", "3"});
+  EXPECT_NE(tool(four).out.find("in ranks 1 3"), std::string::npos) << tool(four).out << tool(four).err;
+  const Ended refused = tool(three);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("Start 2, 4 or 8"), std::string::npos) << refused.err;
+}
+
 TEST(Commands, TheLargestIsPlannedAndNotTrained) {
   const Ended planned = tool({"plan", "tools/configs/llama3-405b.toml"});
   EXPECT_EQ(planned.exit_code, 0) << planned.err;
