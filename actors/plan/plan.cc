@@ -200,11 +200,6 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.reshard_after_forward = job.parallelism.reshard_after_forward;
   plan.micro_batches = static_cast<int>(plan.global_batch / job.training.micro_batch / plan.replicas);
   plan.pulls = job.parallelism.balance == Balance::kPull;
-  if (plan.pulls && plan.placement.parts > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "parallelism.balance = \"pull\" with ", plan.placement.parts, " processes for each replica: the stages of a replica that pulls are in one; ",
-        "start ", plan.placement.replicas, " processes, or set parallelism.balance = \"static\""));
-  }
   plan.evaluation_batches =
       job.validation.interval > 0 ? static_cast<int>(job.validation.steps * job.validation.batch / job.training.micro_batch) : 0;
   plan.threads = cluster.threads;

@@ -359,7 +359,8 @@ void TrainingJob::build() {
                               .first_step = StepId(start_.step.value + 1),
                               .last_step = job_.training.steps,
                               .in_flight = shapes.front().in_flight,
-                              .pulls = plan_.pulls});
+                              .pulls = plan_.pulls,
+                              .asks = part_ == 0});
   auto& replica = system_->add<Replica>("replica", Replica::Setup{.share = share(), .rank = rank_, .first = part_ == 0,
                                                                    .job = plan::fingerprint(job_)});
   replica_ = replica.self();
@@ -397,8 +398,11 @@ void TrainingJob::build() {
     if (plan_.pulls) {
       auto& gives = system_->add<Assigner>("assigner", Assigner::Setup{.replicas = plan_.replicas, .micro_batches = plan_.step_micro_batches(),
                                                                        .start = start_.step, .record = std::move(record_)});
-      std::vector<std::vector<actor::Ref>> processes;
-      for (const auto& process : replicas) processes.push_back({process});
+      std::vector<std::vector<actor::Ref>> processes(static_cast<std::size_t>(plan_.replicas));
+      for (std::size_t rank = 0; rank < replicas.size(); ++rank) {
+        const int replica_of = plan_.placement.replica_of(Rank(static_cast<std::int32_t>(rank)));
+        processes[static_cast<std::size_t>(replica_of)].push_back(replicas[rank]);
+      }
       gives.connect_to(std::move(processes));
       assigner = gives.self();
     }

@@ -42,12 +42,14 @@ std::int64_t control_bound(const std::string& actor, const JobShape& shape, int 
   const std::int64_t replicas = shape.world();                                    // their agents
   // Where replicas pull: a question, said again for each that finishes meanwhile.
   const std::int64_t asked = shape.pulls ? shape.pipeline + 2 : 0, pulls = shape.pulls ? 1 : 0;
+  // One is answered at a time, but the answers of the first stage's process go to the others, which may be behind.
+  const std::int64_t answered = shape.parts > 1 ? asked : pulls;
   if (actor == "assigner") return life + replicas * asked + 1;                    // its timer
   if (actor == "assigner@0") return life + asked;
   // RunTask per pass and shard, OperationCompleted; OpenGate for each room, for rooms shared by passes, for each block of a share's end
   if (actor == "device") return life + (3 + pulls) * shape.pipeline + blocks + max_operations + shape.pipeline * (6 + 3 * (shape.prefetch + 1)) + pulls * blocks;
   if (actor == "ledger") return life + (blocks + 3) * replicas + 3;               // norms; loss, fed, updated; evaluated, saved, stop
-  if (actor == "replica") return life + 2 * blocks + 8 + replicas + asked + pulls;  // norms, updates; what goes to and fro; peers that go
+  if (actor == "replica") return life + 2 * blocks + 8 + replicas + asked + answered;  // norms, updates; what goes to and fro; peers that go
   if (actor == "replicas") return life + 4 * blocks;                              // asked and ended: gradient of two uses
   if (actor == "weights") return life + blocks + (3 + pulls) * shape.pipeline * (shape.prefetch + 1) + 2 * replicas;  // written; wanted; parts fetched
   if (actor == "both-uses") return life + 2;                                      // asked and ended
@@ -55,11 +57,11 @@ std::int64_t control_bound(const std::string& actor, const JobShape& shape, int 
   if (absl::StartsWith(actor, "gradients-")) return life + 3 + 4;                 // wanted by each pass; left
   if (actor == "checkpoint-writer") return life + blocks + 2 + replicas;          // SnapshotTaken; SaveRequested, WriteShard; ShardWritten
   if (actor == "reporter") return life + kSteps + 1;                              // StepClosed; StorageDone
-  if (actor == "source" || actor == "evaluator") return life + 1 + edge_bound * 8 + pulls + asked;  // OpenStep; BatchRead of each batch being read; assigned, computed
+  if (actor == "source" || actor == "evaluator") return life + 1 + edge_bound * 8 + answered + asked;  // OpenStep; BatchRead of each batch being read; assigned, computed
   if (absl::StartsWith(actor, "stage-")) return life + 3 + 2 * pulls;             // TaskDone of each pass; ShareEnded
   if (absl::StartsWith(actor, "shard-")) return life + 4 + 4 + 4;                 // gradients in rooms; decided, snapshot, TaskDone; sums
   if (absl::StartsWith(actor, "ledger@")) return life + blocks + 4;               // norms; loss, fed, updated, evaluated
-  if (absl::StartsWith(actor, "replica@")) return life + 4 + pulls;               // open, decided, snapshot, ended, assigned
+  if (absl::StartsWith(actor, "replica@")) return life + 4 + answered;            // open, decided, snapshot, ended, assigned
   if (absl::StartsWith(actor, "checkpoint-writer@")) return life + 2;
   if (absl::StartsWith(actor, "evaluator@")) return life + 1;
   if (absl::StrContains(actor, "@")) return life + 2 + 8;                         // an edge's far end: a word per slot; its failure

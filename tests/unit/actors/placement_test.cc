@@ -98,16 +98,5 @@ TEST(Placement, IsPrintedWithThePlan) {
   EXPECT_TRUE(absl::IsInvalidArgument(make_plan(*job, cluster, kernels::cpu::table()).status()));
 }
 
-// Their sources would have to be told one assignment.
-TEST(Placement, RefusesReplicasThatPullInSeveralProcessesEach) {
-  const auto job = parse_job_config(test::tiny_config("corpus", "run"), "test.toml",
-                                    {"--parallelism.pipeline=2", "--parallelism.data_parallel=2", "--parallelism.balance=pull"});
-  ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_TRUE(test::plan_for(*job, kernels::cpu::table(), 2).ok());
-  const Status refused = test::plan_for(*job, kernels::cpu::table(), 4).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(refused));
-  EXPECT_THAT(std::string(refused.message()), testing::AllOf(HasSubstr("parallelism.balance"), HasSubstr("start 2 processes"), HasSubstr("\"static\"")));
-}
-
 }  // namespace
 }  // namespace troupe::plan
