@@ -288,7 +288,12 @@ void TrainingJob::build() {
     for (int rank = 0; rank < plan_.placement.world(); ++rank) all.push_back(Rank(rank));
     engine_->add_group(kAll, all);
     if (plan_.replicas > 1) {
-      engine_->add_group(kReplicas, plan_.placement.ranks_of_part(part_));
+      const auto ranks = plan_.placement.ranks_of_part(part_);
+      std::vector<int> nodes;
+      for (const Rank rank : ranks) {
+        if (!world_.node_of.empty()) nodes.push_back(world_.node_of[static_cast<std::size_t>(rank.value)]);
+      }
+      engine_->add_group(kReplicas, ranks, nodes);
       group = &system_->add<CollectiveGroup>("replicas", *engine_, kReplicas);
     }
     if (plan_.placement.parts > 1) {

@@ -45,6 +45,8 @@ struct World {
   int max_operations = 256;          // of the device loop
   // To the other ranks, not started yet; null where there is one rank. The job starts it, and stops it if it fails.
   comm::Transport* transport = nullptr;
+  // By rank: ranks of one machine have a number in common, and sums go between machines once. Empty: all are on one.
+  std::vector<int> node_of{};
 
   static World on_this_machine(const kernels::Table& kernels, const Clock& clock);
 };

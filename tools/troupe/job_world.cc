@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "comm/machine.h"
 #include "comm/ucx/ucx_transport.h"
 #include "runtime/base/check.h"
 #include "runtime/base/first_cause.h"
@@ -52,11 +53,14 @@ Status JobWorld::enter(int ranks, double heartbeat_timeout_s) {
                                                                       .job = XXH3_64bits(place_.secret.data(), place_.secret.size()),
                                                                       .one_machine = place_.local_world == place_.world,
                                                                       .heartbeat_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(heartbeat_timeout_s * 1e9))}));
-    TROUPE_ASSIGN_OR_RETURN(auto joined, comm::join(place_, transport->address(), comm::after(kEnterDeadline)));
-    transport->set_peers(joined.addresses());
+    TROUPE_ASSIGN_OR_RETURN(auto joined, comm::join(place_, comm::with_machine(transport->address()), comm::after(kEnterDeadline)));
+    auto machines = comm::split_machines(joined.addresses());
+    transport->set_peers(machines.addresses);
+    node_of_ = std::move(machines.node_of);
     joined_.emplace(std::move(joined));
     owned_.push_back(std::move(transport));
-    if (leads()) log_info(absl::StrCat(place_.world, " processes, found by ", place_.found_in));
+    const int nodes = 1 + *std::max_element(node_of_.begin(), node_of_.end());
+    if (leads()) log_info(absl::StrCat(place_.world, " processes on ", nodes, nodes == 1 ? " machine" : " machines", ", found by ", place_.found_in));
   }
   for (const auto& transport : owned_) transports_.push_back(transport.get());
   return ok();

@@ -30,6 +30,8 @@ class JobWorld {
   Status enter(int ranks, double heartbeat_timeout_s);
   // One for each rank in this process; empty where there is only one in all.
   const std::vector<comm::Transport*>& transports() const { return transports_; }
+  // Ranks that share a machine have a number in common; by rank, empty where all are in this process.
+  const std::vector<int>& node_of() const { return node_of_; }
   // From another thread, once, if the store says that a rank failed or was lost: sooner than the transport may know, and also before that
   // rank was ever heard of.
   void watch(std::function<void(Rank, const Status& cause)> lost);
@@ -46,6 +48,7 @@ class JobWorld {
   std::unique_ptr<comm::LocalHub> hub_;
   std::vector<std::unique_ptr<comm::Transport>> owned_;
   std::vector<comm::Transport*> transports_;
+  std::vector<int> node_of_;
   std::thread watch_;
   int end_watch_ = -1;  // an eventfd
 };

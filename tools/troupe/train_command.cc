@@ -96,6 +96,7 @@ Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWat
     return status;
   }
   if (!job_world.transports().empty()) world.transport = job_world.transports().front();
+  world.node_of = job_world.node_of();
   TROUPE_ASSIGN_OR_RETURN(auto job, actors::TrainingJob::create(planned.job, planned.plan, world, options));
   announce();
   job->start();

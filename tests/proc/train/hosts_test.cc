@@ -64,6 +64,17 @@ TEST_F(Hosts, TrainToTheSameBitsOverAnyLink) {
   EXPECT_GT(took_s_, 0.8 * whole / rate_bytes) << "the link was not slow; free it took " << free_s << " s";
 }
 
+// Sums are made on each host first: what goes between hosts is what two ranks, one on each, would send.
+TEST_F(Hosts, SumsGoBetweenHostsOnce) {
+  if (!launch(2, "by-host", "true")) GTEST_SKIP() << "skipped because " << log_;
+  EXPECT_THAT(log_, AllOf(HasSubstr("exit code 0"), HasSubstr("4 processes on 2 machines")));
+  const auto at = log_.find(" parameters, ");
+  ASSERT_NE(at, std::string::npos) << log_;
+  const double parameters = std::stod(log_.substr(log_.rfind(' ', at - 1) + 1)), flat = 2 * 6 * parameters * 4;
+  EXPECT_GT(bytes_sent(), flat / 2);
+  EXPECT_LT(bytes_sent(), 1.2 * flat / 2);  // control frames too
+}
+
 // CASES A15: nothing says that a link is cut but silence. With the heartbeats' default.
 TEST_F(Hosts, ACutLinkEndsTheJobWithinTenSecondsAndIsNamed) {
   const std::string cut =
