@@ -1,5 +1,6 @@
 // The actors that stand for the far port of an edge between processes: in the sender's process for the receiver, and the other way round.
 // far_edge.h says what they promise.
+// Limits: besides its edge's messages, the mailbox of either holds at most a word for each slot, and one that the edge has failed.
 #pragma once
 
 #include <map>
