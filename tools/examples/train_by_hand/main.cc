@@ -194,7 +194,7 @@ Status train(std::int64_t steps) {
   // Memory, all of it before the first step: the pool has the size that the plan says.
   device::BufferPool pool(plan.pool_bytes);
   device::PoolAllocator from(pool);
-  plan::StageMemory stage_memory = plan::StageMemory::take(plan.model, plan.stages[0], plan.stage_options(), from);
+  plan::StageMemory stage_memory = plan::StageMemory::take(plan.model, plan.stages[0], plan.stage_options(plan.stages[0]), from);
   std::vector<plan::ShardMemory> shard_memory;
   for (const auto& block : plan.blocks) {
     shard_memory.push_back(plan::ShardMemory::take(plan.model, block, plan.geometry.compute, plan.snapshots, from));
