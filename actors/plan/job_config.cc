@@ -162,6 +162,12 @@ void check_batch(const JobConfig& config, Faults& faults) {
 
 void check_balance(const JobConfig& config, Faults& faults) {
   const ParallelismSection& parallelism = config.parallelism;
+  if (parallelism.shard_group > 0 && parallelism.data_parallel % parallelism.shard_group != 0) {
+    faults.add(faults.say("parallelism.shard_group", parallelism.shard_group), " must divide ",
+               faults.say("parallelism.data_parallel", parallelism.data_parallel), ", or be 0 for all of them");
+  } else if (parallelism.shard_group > 0 && parallelism.zero == 0) {
+    faults.add(faults.say("parallelism.shard_group", parallelism.shard_group), " is for parallelism.zero >= 1: with 0 nothing is split; remove it");
+  }
   const bool pulls = parallelism.balance == Balance::kPull;
   if (pulls && parallelism.zero > 1) {
     faults.add(faults.say("parallelism.balance", "pull"), " goes with parallelism.zero = 0 or 1, not with ",

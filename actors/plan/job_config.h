@@ -95,6 +95,7 @@ struct LrSchedulerSection {
 
 struct ParallelismSection {
   int data_parallel = 1, pipeline = 1, tensor = 1, context = 1, expert = 1, zero = 0;
+  int shard_group = 0;                // hybrid sharding: replicas that split between them; 0: all
   int prefetch = 1;                   // ZeRO-3: blocks gathered ahead
   bool reshard_after_forward = true;  // ZeRO-3: gathered weights are given up after the forward
   ScheduleName schedule = ScheduleName::kOneForwardOneBackward;

@@ -251,6 +251,12 @@ void declare_plan(ConfigSchema& schema, ParallelismSection& parallelism) {
       .between(0, 3)
       .known_as({"zero_stage", "fsdp", "stage"});
   schema
+      .add("parallelism.shard_group", &parallelism.shard_group,
+           "with zero >= 1, hybrid sharding: so many neighbouring replicas split between them, those of a machine, say, and the groups repeat "
+           "each other; divides data_parallel; 0: all replicas split")
+      .between(0, 1 << 20)
+      .known_as({"data_parallel_shard_degree", "hybrid_shard", "hsdp", "zero_hpz_partition_size"});
+  schema
       .add("parallelism.prefetch", &parallelism.prefetch,
            "with zero = 3: blocks gathered ahead of the one that computes; at most that many and one are gathered at once")
       .between(0, 1024)

@@ -114,8 +114,8 @@ ProcessMemory memory_of(const Plan& plan, int part, const kernels::Table& kernel
   const auto count_shard = [&](const models::BlockLayout& block, bool snapshots) {
     // as for the replica whose part is the largest
     const auto parts = plan.share(0).parts(block.elements);
-    int largest = 0;
-    for (int replica = 1; replica < plan.replicas; ++replica) {
+    int largest = 0;  // of the first group
+    for (int replica = 1; replica < parts.members(); ++replica) {
       if (parts.size(replica) > parts.size(largest)) largest = replica;
     }
     ShardMemory::take(plan.model, block, plan.geometry.compute, snapshots, count, plan.share(largest));
@@ -196,6 +196,7 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.global_batch = job.training.global_batch;
   plan.replicas = job.parallelism.data_parallel;
   plan.zero = job.parallelism.zero;
+  plan.shard_group = job.parallelism.shard_group;
   plan.prefetch = job.parallelism.prefetch;
   plan.reshard_after_forward = job.parallelism.reshard_after_forward;
   plan.micro_batches = static_cast<int>(plan.global_batch / job.training.micro_batch / plan.replicas);
@@ -249,10 +250,11 @@ std::string describe(const Plan& plan, const Cluster& cluster) {
   std::string text = absl::StrFormat(
       "model        %s: %d layers, hidden %d, %d heads (%d kv) of %d, intermediate %d, vocabulary %d (%d rows)\n"
       "parameters   %d\n"
-      "step         %d sequences of %d tokens, on %d replicas (ZeRO-%d) in %d micro-batches of %d%s, %s\n"
+      "step         %d sequences of %d tokens, on %d replicas (ZeRO-%d%s) in %d micro-batches of %d%s, %s\n"
       "cost         %.4g FLOPs a step = %s\n",
       std::string(models::name(m.family)), m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.intermediate, m.vocabulary,
-      m.padded_vocabulary, plan.parameters, plan.global_batch, plan.geometry.seq_len, plan.replicas, plan.zero, plan.micro_batches, plan.geometry.batch,
+      m.padded_vocabulary, plan.parameters, plan.global_batch, plan.geometry.seq_len, plan.replicas, plan.zero,
+      plan.shard_group > 0 ? absl::StrCat(" in groups of ", plan.shard_group) : "", plan.micro_batches, plan.geometry.batch,
       plan.pulls ? " on average (pulled)" : "", std::string(device::name(plan.geometry.compute)), plan.flops_per_step, models::training_flops_formula());
   absl::StrAppend(&text, "\nplacement\n");
   for (const auto& stage : plan.stages) {

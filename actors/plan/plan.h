@@ -52,6 +52,7 @@ struct Plan {
   Placement placement;
   int replicas = 1;                    // data-parallel; the placement's
   int zero = 0;                        // what of a block is split over them
+  int shard_group = 0;                 // hybrid sharding: replicas that split between them; 0: all
   int prefetch = 1;                    // ZeRO-3: blocks gathered ahead of the one that computes
   bool reshard_after_forward = true;   // ZeRO-3: gathered again for the backward
   int micro_batches = 1;               // of a step and replica; where replicas pull, on average
@@ -80,7 +81,7 @@ struct Plan {
   StageOptions stage_options(const StageShape& shape) const {
     return {geometry, recompute, most_micro_batches(), evaluation_batches, RoomShape::of(*this, shape)};
   }
-  ShardShare share(int replica) const { return {replica, replicas, zero, model.tied_embeddings && placement.parts > 1}; }
+  ShardShare share(int replica) const { return {replica, replicas, zero, shard_group, model.tied_embeddings && placement.parts > 1}; }
   // The last part has a copy of a tied embedding, where that is not in the same process.
   bool copies_embedding(int part) const { return share(0).uses_apart && part == placement.parts - 1; }
   // The stages of a part, and its blocks: consecutive ones.

@@ -11,21 +11,23 @@ comm::Parts ShardShare::parts(std::int64_t elements, std::int64_t begin, std::in
 }
 
 bool ShardShare::splits_weights(const models::BlockLayout& layout) const {
-  const bool matrices = std::any_of(layout.groups.begin(), layout.groups.end(), [](const auto& group) { return group.shape.dims() > 1; });
+  const bool matrices = std::any_of(layout.groups.begin(), layout.groups.end(), [](const auto& role) { return role.shape.dims() > 1; });
   return zero >= 3 && replicas > 1 && layout.elements > kernels::kNormChunk && matrices;
 }
 
 ShardMemory ShardMemory::take(const models::ModelConfig& model, const models::BlockLayout& layout, device::DType compute,
                               bool snapshots, device::Allocator& from, const ShardShare& share) {
   const comm::Parts parts = share.parts(layout.elements);
-  ShardMemory memory{.block = layout.block, .own_begin = parts.begin(share.replica), .own_end = parts.end(share.replica)};
-  memory.held_begin = share.splits_optimizer() ? memory.own_begin : 0;
-  memory.held_end = share.splits_optimizer() ? memory.own_end : layout.elements;
-  memory.gradient_begin = share.splits_gradients() ? memory.own_begin : 0;
-  memory.weights_begin = share.splits_weights(layout) ? memory.own_begin : 0;
-  const device::Shape whole{layout.elements}, held{memory.held_end - memory.held_begin}, own{parts.size(share.replica)};
+  const std::int64_t begin = parts.begin(share.member()), end = parts.end(share.member());
+  ShardMemory memory{.block = layout.block, .own_begin = begin, .own_end = share.counts() ? end : begin};
+  memory.held_begin = share.splits_optimizer() ? begin : 0;
+  memory.held_end = share.splits_optimizer() ? end : layout.elements;
+  memory.gradient_begin = share.splits_gradients() ? begin : 0;
+  memory.weights_begin = share.splits_weights(layout) ? begin : 0;
+  const device::Shape whole{layout.elements}, held{memory.held_end - memory.held_begin}, part{end - begin};
+  const device::Shape own{memory.own_end - memory.own_begin};
   const auto sums = compute == device::DType::kF64 ? device::DType::kF64 : device::DType::kF32;
-  const device::Shape weights = share.splits_weights(layout) ? own : whole;
+  const device::Shape weights = share.splits_weights(layout) ? part : whole;
   if (compute == sums) {
     memory.weights = from.take("parameters", sums, weights);
     memory.master = memory.weights.rows(memory.held_begin - memory.weights_begin, memory.held_end - memory.weights_begin);
@@ -35,14 +37,14 @@ ShardMemory ShardMemory::take(const models::ModelConfig& model, const models::Bl
   }
   memory.m = from.take("optimizer", sums, held);
   memory.v = from.take("optimizer", sums, held);
-  memory.gradient = from.take("gradients", sums, share.splits_gradients() ? own : whole);
+  memory.gradient = from.take("gradients", sums, share.splits_gradients() ? part : whole);
   if (model.tied_embeddings && layout.block.value == 0 && !share.uses_apart) {
     const auto* rows = layout.group(models::Role::kTokenEmbedding);
     memory.head_begin = rows->offset;
     memory.head_end = rows->offset + rows->shape.elements();
     if (share.splits_gradients()) {
-      memory.head_begin = std::clamp(memory.own_begin, memory.head_begin, memory.head_end);
-      memory.head_end = std::clamp(memory.own_end, memory.head_begin, memory.head_end);
+      memory.head_begin = std::clamp(begin, memory.head_begin, memory.head_end);
+      memory.head_end = std::clamp(end, memory.head_begin, memory.head_end);
     }
     memory.head_gradient = from.take("gradients", sums, {memory.head_end - memory.head_begin});
   }

@@ -11,14 +11,25 @@ using device::Tensor;
 
 // Which of a block's elements are a replica's: those it saves, and with ZeRO those it holds the master and the moments (1), the gradient sum
 // (2) and the weights (3) of.
+//
+// With hybrid sharding, groups of consecutive replicas split the parameters between them, and each group has all of them: a sum goes over a
+// group first, then over those with the same part in each.
 struct ShardShare {
   int replica = 0, replicas = 1;
   int zero = 0;
+  int group = 0;                     // replicas that split between them; 0: all
   // A tied embedding's two uses are in different processes: either has a copy of the block and sums its own use.
   bool uses_apart = false;
 
-  // The cut of a block's elements over the replicas, at multiples of the norm's chunks, so that the norm has one order of sums.
-  comm::Parts parts(std::int64_t elements) const { return comm::Parts::equal(elements, replicas, kernels::kNormChunk); }
+  int members() const { return zero >= 1 && group > 0 ? group : replicas; }  // of a group
+  int groups() const { return replicas / members(); }
+  int member() const { return replica % members(); }
+  int first_of_group() const { return replica - member(); }
+  // What all groups have, the first saves, and measures the norm of.
+  bool counts() const { return replica < members(); }
+
+  // The cut of a block's elements over a group, at multiples of the norm's chunks, so that the norm has one order of sums.
+  comm::Parts parts(std::int64_t elements) const { return comm::Parts::equal(elements, members(), kernels::kNormChunk); }
   // The same cut, of a block's elements [begin, end) alone.
   comm::Parts parts(std::int64_t elements, std::int64_t begin, std::int64_t end) const;
   bool splits_optimizer() const { return zero >= 1 && replicas > 1; }
@@ -27,7 +38,7 @@ struct ShardShare {
   bool splits_weights(const models::BlockLayout& layout) const;
 };
 
-// `own`: the part of this replica; `held`: the own part where the optimizer is split, else all.
+// `held`: this replica's part where the optimizer is split, else all; `own`: of its part, what it saves.
 struct ShardMemory {
   BlockIndex block;
   bool copy = false;                 // of a tied embedding, for the head's use: updated as the first, never measured nor saved

@@ -27,7 +27,7 @@ void refuse_torchtitan_keys(ConfigSchema& schema) {
       {"mixed_precision_reduce", "training", "reductions are always fp32; remove the key"},
       {"gc_freq gc_debug dataloader", "training", "there is nothing of the kind here; remove the key"},
       {"data_parallel_shard_degree fsdp_reshard_after_forward", "parallelism",
-       "use parallelism.data_parallel and parallelism.zero"},
+       "use parallelism.data_parallel, parallelism.zero and parallelism.shard_group"},
       {"disable_loss_parallel enable_async_tensor_parallel pipeline_parallel_expert_parallel_overlap",
        "parallelism", "overlap needs no switch here; remove the key"},
       {"module_fqns_per_model_part pipeline_parallel_first_stage_less_layers "

@@ -18,11 +18,12 @@ ParameterShard::ParameterShard(Setup setup) : setup_(std::move(setup)), step_(se
   on(&ParameterShard::task_done);
 }
 
-void ParameterShard::connect_to(actor::Ref device, actor::Ref replica, actor::Ref writer, actor::Ref replicas) {
+void ParameterShard::connect_to(actor::Ref device, actor::Ref replica, actor::Ref writer, actor::Ref replicas, actor::Ref across) {
   device_ = std::move(device);
   replica_ = std::move(replica);
   writer_ = std::move(writer);
   replicas_ = std::move(replicas);
+  across_ = std::move(across);
 }
 
 void ParameterShard::started() { run(publish(), Work::kPublish); }
@@ -42,33 +43,52 @@ void ParameterShard::start_next() {
 void ParameterShard::gradient_ready(BlockGradientReady message) {
   if (setup_.share.replicas == 1) return summed(message.step);
   const auto& m = setup_.memory;
-  const bool projection = message.use == plan::GradientUse::kProjection;
-  const std::int64_t elements = setup_.layout.elements;
-  if (!projection) return reduce(message.step, MicroBatchId(0), message.use, m.gradient, setup_.share.parts(elements));
-  const auto rows = setup_.layout.group(models::Role::kTokenEmbedding);
-  const std::int64_t begin = rows->offset, end = rows->offset + rows->shape.elements();
-  reduce(message.step, MicroBatchId(0), message.use, m.head_gradient ? m.head_gradient.view() : m.gradient_of(begin, end),
-         setup_.share.parts(elements, begin, end));
+  Sum sum{.step = message.step, .micro_batch = MicroBatchId(0), .use = message.use,
+          .range = {setup_.layout.block, 0, setup_.layout.elements}, .flat = m.gradient};
+  if (message.use == plan::GradientUse::kProjection) {
+    const auto* rows = setup_.layout.group(models::Role::kTokenEmbedding);
+    sum.range = {setup_.layout.block, rows->offset, rows->offset + rows->shape.elements()};
+    sum.flat = m.head_gradient ? m.head_gradient.view() : m.gradient_of(sum.range.begin, sum.range.end);
+  }
+  reduce(sum);
 }
 
 void ParameterShard::gradient_in_room(GradientInRoom message) {
-  const Over over = message.use == plan::GradientUse::kProjection ? Over::kProjectionGradient : Over::kGradient;
-  addends_.push_back({.gradient = message, .operation = operation(message.step, message.micro_batch, over)});
-  reduce(message.step, message.micro_batch, message.use, message.flat,
-         setup_.share.parts(setup_.layout.elements, message.range.begin, message.range.end));
+  addends_.push_back({.gradient = message});
+  reduce({.step = message.step, .micro_batch = message.micro_batch, .use = message.use, .range = message.range, .flat = message.flat});
 }
 
 // What is reduced lies on the device already.
-void ParameterShard::reduce(StepId step, MicroBatchId micro_batch, plan::GradientUse use, TensorView flat, comm::Parts parts) {
-  const bool projection = use == plan::GradientUse::kProjection;
+void ParameterShard::reduce(const Sum& sum) {
+  const bool projection = sum.use == plan::GradientUse::kProjection;
+  const auto id = operation(sum.step, sum.micro_batch, projection ? Over::kProjectionGradient : Over::kGradient);
+  reducing_.emplace(id, sum);
   send(replicas_,
-       CollectiveRequested{.operation = operation(step, micro_batch, projection ? Over::kProjectionGradient : Over::kGradient),
+       CollectiveRequested{.operation = id,
                            .collective = {.kind = setup_.share.splits_optimizer() ? comm::CollectiveKind::kReduceScatter
                                                                                   : comm::CollectiveKind::kAllReduce,
-                                          .type = flat.type(), .data = static_cast<std::byte*>(flat.raw()), .parts = std::move(parts),
+                                          .type = sum.flat.type(), .data = static_cast<std::byte*>(sum.flat.raw()),
+                                          .parts = setup_.share.parts(setup_.layout.elements, sum.range.begin, sum.range.end),
                                           .what = absl::StrCat(projection ? "projection's gradient of block " : "gradient of block ",
                                                                setup_.layout.block.value)},
                            .asker = self()});
+}
+
+void ParameterShard::reduce_across(const Sum& sum) {
+  const bool projection = sum.use == plan::GradientUse::kProjection;
+  const std::int64_t begin = std::clamp(setup_.memory.held_begin, sum.range.begin, sum.range.end);
+  const std::int64_t end = std::clamp(setup_.memory.held_end, sum.range.begin, sum.range.end);
+  if (begin == end) return reduced(sum);
+  const TensorView own = sum.flat.rows(begin - sum.range.begin, end - sum.range.begin);
+  const auto id = operation(sum.step, sum.micro_batch, projection ? Over::kProjectionAcross : Over::kGradientAcross);
+  reducing_.emplace(id, sum);
+  send(across_, CollectiveRequested{.operation = id,
+                                    .collective = {.kind = comm::CollectiveKind::kAllReduce, .type = own.type(),
+                                                   .data = static_cast<std::byte*>(own.raw()),
+                                                   .parts = comm::Parts::equal(end - begin, setup_.share.groups()),
+                                                   .what = absl::StrCat(projection ? "projection's gradient of block " : "gradient of block ",
+                                                                        setup_.layout.block.value, " across the groups")},
+                                    .asker = self()});
 }
 
 comm::OperationId ParameterShard::operation(StepId step, MicroBatchId micro_batch, Over over) const {
@@ -77,11 +97,24 @@ comm::OperationId ParameterShard::operation(StepId step, MicroBatchId micro_batc
 }
 
 void ParameterShard::collective_done(CollectiveDone message) {
-  const StepId step(message.operation.value / kOvers / setup_.micro_batches / setup_.model.blocks());
-  if (static_cast<Over>(message.operation.value % kOvers) == Over::kBothUses) return complete(step);
-  if (!setup_.share.splits_gradients()) return summed(step);
-  const auto addend = std::find_if(addends_.begin(), addends_.end(), [&](const Addend& a) { return a.operation == message.operation; });
-  TROUPE_CHECK(addend != addends_.end()) << name() << " knows nothing of operation " << message.operation;
+  const auto over = static_cast<Over>(message.operation.value % kOvers);
+  if (over == Over::kBothUses) return complete(StepId(message.operation.value / kOvers / setup_.micro_batches / setup_.model.blocks()));
+  const auto done = reducing_.extract(message.operation);
+  TROUPE_CHECK(!done.empty()) << name() << " knows nothing of operation " << message.operation;
+  const bool group_only = over == Over::kGradient || over == Over::kProjectionGradient;
+  if (group_only && across_) {
+    reduce_across(done.mapped());
+  } else {
+    reduced(done.mapped());
+  }
+}
+
+void ParameterShard::reduced(const Sum& sum) {
+  if (!setup_.share.splits_gradients()) return summed(sum.step);
+  const auto addend = std::find_if(addends_.begin(), addends_.end(), [&](const Addend& a) {
+    return a.gradient.step == sum.step && a.gradient.micro_batch == sum.micro_batch && a.gradient.use == sum.use;
+  });
+  TROUPE_CHECK(addend != addends_.end()) << name() << " has no gradient of micro-batch " << sum.micro_batch << " of step " << sum.step;
   addend->reduced = true;
   add_what_is_reduced();
 }

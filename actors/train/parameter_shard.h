@@ -3,7 +3,7 @@
 //
 // Acts:  start -> initial or restored master cast to weights -> ShardUpdated;
 //        BlockGradientReady from every use of the block -> with several replicas: all-reduce (ZeRO-1: reduce-scatter) of that use's sum, while
-//        other blocks are still at their backward; with ZeRO-2, 3 instead GradientInRoom of every micro-batch -> reduce-scatter -> added to the
+//        other blocks are still at their backward (hybrid sharding: then all-reduce of the own part across the groups); with ZeRO-2, 3 instead GradientInRoom of every micro-batch -> reduce-scatter -> added to the
 //        held sum; all uses summed (those of a tied embedding in two processes: an all-reduce of the two) -> their norm -> NormMeasured;
 //        StepDecided -> AdamW (or cleared gradients) -> ShardUpdated; where the update is split, others fetch their weights from here, once
 //        they are written;
@@ -18,6 +18,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -53,18 +54,26 @@ class ParameterShard : public actor::Actor {
     actor::Ref both_uses{};
   };
   explicit ParameterShard(Setup setup);
-  // `replicas` is the group's actor, and empty without one; `writer` is where there is one.
-  void connect_to(actor::Ref device, actor::Ref replica, actor::Ref writer, actor::Ref replicas);
+  // `replicas` is the actor of the group that splits or sums, and empty without one; `across` that of those with the same part in each group
+  // of a hybrid sharding; `writer` is where there is one.
+  void connect_to(actor::Ref device, actor::Ref replica, actor::Ref writer, actor::Ref replicas, actor::Ref across = {});
 
  private:
   enum class Work : std::uint64_t { kPublish, kAccumulate, kJoin, kNorm, kUpdate };
   // What a collective is for; an operation's id has it, the step, the block and the micro-batch.
-  enum class Over : std::int64_t { kGradient, kProjectionGradient, kBothUses };
-  static constexpr std::int64_t kOvers = 3;
+  enum class Over : std::int64_t { kGradient, kProjectionGradient, kGradientAcross, kProjectionAcross, kBothUses };
+  static constexpr std::int64_t kOvers = 5;
   struct Addend {
     GradientInRoom gradient;
-    comm::OperationId operation;
     bool reduced = false;
+  };
+  // What is reduced: elements [range) of the block, in `flat`.
+  struct Sum {
+    StepId step;
+    MicroBatchId micro_batch;
+    plan::GradientUse use = plan::GradientUse::kBlock;
+    plan::GradientRange range;
+    device::TensorView flat;
   };
   struct Waiting {
     task::Task<> body;
@@ -79,7 +88,10 @@ class ParameterShard : public actor::Actor {
   void task_done(TaskDone message);
   void run(task::Task<> body, Work work);
   void start_next();
-  void reduce(StepId step, MicroBatchId micro_batch, plan::GradientUse use, device::TensorView flat, comm::Parts parts);
+  void reduce(const Sum& sum);
+  // Of a hybrid sharding: the own part, once it is the group's. Nothing is left to do where it is empty.
+  void reduce_across(const Sum& sum);
+  void reduced(const Sum& sum);
   void add_what_is_reduced();
   void summed(StepId step);
   void complete(StepId step);
@@ -97,11 +109,12 @@ class ParameterShard : public actor::Actor {
   task::Turn turn(StepId step, double bytes_per_element) const;
 
   const Setup setup_;
-  actor::Ref device_, replica_, writer_, replicas_;
+  actor::Ref device_, replica_, writer_, replicas_, across_;
   StepId step_;
   std::unique_ptr<DeviceTask> task_;
   std::deque<Waiting> next_;            // after task_, in order
   std::deque<Addend> addends_;          // in the order of their micro-batches
+  std::map<comm::OperationId, Sum> reducing_;
   int uses_summed_ = 0;
   bool summed_ = false;     // the step's gradient is complete, and its norm being measured
   std::optional<StepDecided> early_decision_;

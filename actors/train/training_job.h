@@ -106,17 +106,32 @@ class TrainingJob {
   plan::ShardShare share() const { return plan_.share(replica_number_); }
   bool evaluates() const { return plan_.evaluation_batches > 0 && replica_number_ == 0; }
   bool leads() const { return rank_.value == 0; }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(job_.job.seed); }
+  std::string metrics_path() const { return job_.job.output + "/metrics.jsonl"; }
   Status open_folder();
   Status open_data();
   Status open_record();
   void take_memory();
   Status resume();
+
+  // training_job_build.cc
+  static constexpr comm::GroupId kEverybody{0};
+  struct Actors;
   void build();
+  void make_streams();
+  void join_others(Actors& all);
+  void add_shards(Actors& all);
+  void add_stages(Actors& all);
+  void add_feeds(Actors& all);
+  void add_leaders(Actors& all);
+  void expose(const Actors& all);
+  void connect(const Actors& all);
   BlockTensorsOfStage resident_tensors(BlockIndex block) const;
   WholeWeights& add_whole_weights(const actor::Ref& device);
   WeightRooms::Fetch fetches_weights() const;
   std::function<void(StepId)> tells_written(BlockIndex block, const WholeWeights* whole) const;
   void add_rooms(std::size_t stage, const actor::Ref& device, Stage::Setup& setup);
+
   // All ranks have come to the end and none will send any more.
   Status meet_at_the_end();
 

@@ -24,14 +24,14 @@ void WholeWeights::fetch_next() {
     const auto& flat = setup_.weights[static_cast<std::size_t>(index.value)];
     const auto parts = setup_.share.parts(flat.elements());
     block.coming = step;
-    for (int member = 0; member < parts.members(); ++member) block.missing += member != setup_.share.replica && parts.size(member) > 0 ? 1 : 0;
+    for (int member = 0; member < parts.members(); ++member) block.missing += member != setup_.share.member() && parts.size(member) > 0 ? 1 : 0;
     ++open_;
     if (block.missing == 0) {
       complete(block);
       continue;
     }
     for (int member = 0; member < parts.members(); ++member) {
-      if (member == setup_.share.replica || parts.size(member) == 0) continue;
+      if (member == setup_.share.member() || parts.size(member) == 0) continue;
       const auto part = flat.rows(parts.begin(member), parts.end(member));
       setup_.fetch(index, member, step, {static_cast<std::byte*>(part.raw()), static_cast<std::size_t>(part.bytes())},
                    [self = self(), index = index](Status result) { self.send(PartFetched{index, std::move(result)}); });

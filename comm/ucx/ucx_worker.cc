@@ -68,6 +68,8 @@ void tame_ucx() {
     // Else a bulk is copied through the shared memory queue where failures are to be reported, by both sides' cores: half as fast as one
     // copy by the receiver, and with busy cores (they compute) slower by far. UCX 1.13 reads this setting from the environment alone.
     setenv("UCX_CMA_MEMORY_INVALIDATE", "y", /*overwrite=*/0);
+    // Else the progress thread, and with it all heartbeats, stands still while it connects to a host that is gone. The same goes for it.
+    setenv("UCX_TCP_CONN_NB", "y", /*overwrite=*/0);
     return true;
   }();
   static_cast<void>(tamed);

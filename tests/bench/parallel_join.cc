@@ -60,7 +60,7 @@ Status measure_join(const ParallelOptions& options, Rows& rows) {
                          .replicas = options.processes};
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, prepare_folder(job));
   const std::string config = folder + "/job.toml";
-  std::ofstream(config) << "[job]\noutput = \"" << folder << "/run\"\nheartbeat_timeout_s = 30\n[device]\nthreads = 1\n[model]\nname = \""
+  std::ofstream(config) << "[job]\noutput = \"" << folder << "/run\"\nheartbeat_timeout_s = 30\n[limits]\nshutdown_seconds = 60\n[device]\nthreads = 1\n[model]\nname = \""
                         << job.model << "\"\n[data]\ntrain = \"" << folder
                         << "/tokens.bin\"\ndocument_mask = false\n[training]\nsteps = 3\nseq_len = " << job.seq_len
                         << "\nmicro_batch = 1\nglobal_batch = " << job.micro_batches

@@ -156,6 +156,19 @@ TEST_F(Training, ZeroThreeGivesTheBitsOfZeroTwo) {
   }
 }
 
+// Two groups of two replicas: each group has all of the parameters, split over its members.
+TEST_F(Training, HybridShardingGivesTheLossesOfOne) {
+  for (const char* tied : {"--model.tied_embeddings=false", "--model.tied_embeddings=true"}) {
+    const auto one = run(wide({tied}));
+    for (const char* zero : {"--parallelism.zero=1", "--parallelism.zero=2", "--parallelism.zero=3"}) {
+      const std::vector<std::string> hybrid{tied, zero, "--parallelism.data_parallel=4", "--parallelism.shard_group=2"};
+      const auto two = run(wide(hybrid));
+      expect_close(one, two, 1e-6);
+      expect_equal_bits(two, run(wide(hybrid)));
+    }
+  }
+}
+
 TEST_F(Training, EveryZeroStageGivesTheSameBitsWithOneMicroBatch) {
   for (const char* tied : {"--model.tied_embeddings=false", "--model.tied_embeddings=true"}) {
     const auto zero = [&](const char* stage) {

@@ -71,15 +71,6 @@ TEST_F(Replicas, TrainWithTheSameBitsWhateverIsSlow) {
   printf("%d seeds, %d events\n", static_cast<int>(count), static_cast<int>(events));
 }
 
-TEST_F(Replicas, TheSameSeedIsTheSameOrder) {
-  const JobShape shape{.pipeline = 2, .evaluate = true, .save = true, .replicas = 4, .zero = 1};
-  const Trial one = run_trial(5, shape, corpus_, folder("one")), two = run_trial(5, shape, corpus_, folder("two"));
-  EXPECT_EQ(one.order, two.order);
-  EXPECT_EQ(one.events, two.events);
-  EXPECT_EQ(one.ended_ns, two.ended_ns);
-  EXPECT_NE(one.order, run_trial(6, shape, corpus_, folder("three")).order);
-}
-
 // Rank 0 is asked to stop while its first step is open.
 TrialOptions stopped_early() {
   TrialOptions options;
@@ -90,6 +81,38 @@ TrialOptions stopped_early() {
     stopped = true;
   };
   return options;
+}
+
+// Two groups that repeat each other, each split over two: the same bits whatever is slow, and after a resume.
+TEST_F(Replicas, HybridShardingTrainsWithTheSameBitsWhateverIsSlow) {
+  for (const int zero : {1, 2, 3}) {
+    const JobShape shape{.tied = zero != 2, .evaluate = true, .save = true, .replicas = 4, .zero = zero, .shard_group = 2};
+    const std::string output = folder(absl::StrCat("hybrid-", zero));
+    const auto expected = run_job(small_config(corpus_, output), shape.overrides(corpus_), kernels::cpu::table());
+    ASSERT_TRUE(expected.status.ok()) << expected.status;
+    for (std::uint64_t seed = 0; seed < seeds(12, 4); ++seed) {
+      const std::string part = folder(absl::StrCat("hybrid-", zero, "-", seed));
+      const Trial stopped = run_trial(seed, shape, corpus_, part, stopped_early());
+      SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), ")"));
+      ASSERT_EQ(stopped.broken, "");
+      ASSERT_TRUE(stopped.outcome.status.ok()) << stopped.outcome.status;
+      const Trial trial = run_trial(seed + 50, shape, corpus_, part);
+      ASSERT_EQ(trial.broken, "");
+      ASSERT_EQ(trial.unfinished, "");
+      ASSERT_EQ(trial.outcome.losses, expected.losses);
+      ASSERT_EQ(trial.outcome.norms, expected.norms);
+      std::filesystem::remove_all(part);
+    }
+  }
+}
+
+TEST_F(Replicas, TheSameSeedIsTheSameOrder) {
+  const JobShape shape{.pipeline = 2, .evaluate = true, .save = true, .replicas = 4, .zero = 1};
+  const Trial one = run_trial(5, shape, corpus_, folder("one")), two = run_trial(5, shape, corpus_, folder("two"));
+  EXPECT_EQ(one.order, two.order);
+  EXPECT_EQ(one.events, two.events);
+  EXPECT_EQ(one.ended_ns, two.ended_ns);
+  EXPECT_NE(one.order, run_trial(6, shape, corpus_, folder("three")).order);
 }
 
 TEST_F(Replicas, AStopAtRankZeroEndsAllAfterTheOpenStep) {

@@ -50,7 +50,7 @@ std::int64_t control_bound(const std::string& actor, const JobShape& shape, int 
   if (actor == "device") return life + (3 + pulls) * shape.pipeline + blocks + max_operations + shape.pipeline * (6 + 3 * (shape.prefetch + 1)) + pulls * blocks;
   if (actor == "ledger") return life + (blocks + 3) * replicas + 3;               // norms; loss, fed, updated; evaluated, saved, stop
   if (actor == "replica") return life + 2 * blocks + 8 + replicas + asked + answered;  // norms, updates; what goes to and fro; peers that go
-  if (actor == "replicas") return life + 4 * blocks;                              // asked and ended: gradient of two uses
+  if (actor == "replicas" || actor == "across-groups") return life + 4 * blocks;                              // asked and ended: gradient of two uses
   if (actor == "weights") return life + blocks + (3 + pulls) * shape.pipeline * (shape.prefetch + 1) + 2 * replicas;  // written; wanted; parts fetched
   if (actor == "both-uses") return life + 2;                                      // asked and ended
   if (absl::StartsWith(actor, "weights-")) return life + (shape.prefetch + 1) * (3 + 3 + replicas);  // wanted, left; parts fetched
@@ -124,7 +124,8 @@ std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
                                "--training.dtype=" + dtype};
   if (replicas > 1) {
     for (auto text : {absl::StrCat("--parallelism.data_parallel=", replicas), absl::StrCat("--parallelism.zero=", zero),
-                      absl::StrCat("--parallelism.prefetch=", prefetch), absl::StrCat("--model.layers=", layers),
+                      absl::StrCat("--parallelism.prefetch=", prefetch), absl::StrCat("--parallelism.shard_group=", shard_group),
+                      absl::StrCat("--model.layers=", layers),
                       std::string("--model.hidden=64"), std::string("--model.intermediate=96")}) {
       all.push_back(text);
     }
@@ -143,7 +144,7 @@ std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
 }
 
 std::string JobShape::describe() const {
-  return absl::StrCat(replicas > 1 ? absl::StrCat(replicas, " replicas, ZeRO-", zero, ", ") : "", "pipeline ", pipeline,
+  return absl::StrCat(replicas > 1 ? absl::StrCat(replicas, " replicas, ZeRO-", zero, shard_group > 0 ? absl::StrCat(" in groups of ", shard_group) : "", ", ") : "", "pipeline ", pipeline,
                       parts > 1 ? absl::StrCat(" in ", parts, " processes each") : "", tied ? ", tied" : "", evaluate ? ", evaluation" : "",
                       save ? ", saves" : "", pulls ? ", pulled" : "");
 }

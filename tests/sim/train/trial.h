@@ -58,6 +58,7 @@ struct JobShape {
   int pipeline = 1;
   bool tied = false, evaluate = false, save = false;
   int replicas = 1, zero = 0, prefetch = 1;
+  int shard_group = 0;
   bool pulls = false;           // 12 micro-batches a step then
   std::string replay = {};      // whose assignment is followed
   int parts = 1;                // processes of each replica

@@ -220,6 +220,10 @@ TEST(JobConfig, RefusesWhatTheTrainerCannotDoYet) {
         HasSubstr(std::string("parallelism.") + key + "=2 (command line): not supported yet; at most 1"));
   }
   EXPECT_THAT(error_with({"--parallelism.zero=4"}), HasSubstr("parallelism.zero = 4 is out of range: allowed 0 .. 3"));
+  EXPECT_THAT(error_with({"--parallelism.zero=1", "--parallelism.data_parallel=6", "--training.global_batch=6", "--parallelism.shard_group=4"}),
+              HasSubstr("parallelism.shard_group=4 (command line) must divide parallelism.data_parallel=6"));
+  EXPECT_THAT(error_with({"--parallelism.data_parallel=4", "--training.global_batch=4", "--parallelism.shard_group=2"}),
+              HasSubstr("is for parallelism.zero >= 1"));
   EXPECT_EQ(error_with({"--parallelism.zero=3", "--parallelism.prefetch=0", "--parallelism.reshard_after_forward=false"}), "");
   EXPECT_THAT(error_with({"--device", "cuda"}),
               HasSubstr("device.kind=cuda (command line): not supported yet; only cpu"));
