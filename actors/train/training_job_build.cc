@@ -255,12 +255,12 @@ BlockTensorsOfStage TrainingJob::resident_tensors(BlockIndex block) const {
   return tensors;
 }
 
-// This replica's part of every block is shown to the others, who fetch it after each update.
+// This replica's part of every block is shown to the others of its group, who fetch it after each update.
 WholeWeights& TrainingJob::add_whole_weights(const actor::Ref& device) {
   WholeWeights::Setup setup{.blocks = plan_.blocks, .share = share(), .weights = {}, .fetch = fetches_weights()};
   setup.weights.resize(plan_.blocks.size());
   for (const auto& shard : shards_) {
-    const auto own = shard.weights_of(shard.own_begin, shard.own_end);
+    const auto own = shard.weights_of(shard.held_begin, shard.held_end);
     slices_->show(comm::SliceId(shard.block.value), {static_cast<const std::byte*>(own.raw()), static_cast<std::size_t>(own.bytes())});
     if (!share().splits_weights(plan_.layout_of(shard.block))) setup.weights[static_cast<std::size_t>(shard.block.value)] = shard.weights.view();
   }
