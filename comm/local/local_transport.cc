@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -34,7 +35,7 @@ class LocalTransport final : public Transport {
   }
   void send(Frame frame) override;
   void post(absl::AnyInvocable<void()> function) override { enqueue(std::move(function)); }
-  bool on_progress_thread() const override { return std::this_thread::get_id() == thread_.get_id(); }
+  bool on_progress_thread() const override { return std::this_thread::get_id() == serving_.load(); }
   void stop(const Status& why = ok()) override;
   Counters counters() const override {
     std::lock_guard lock(mutex_);
@@ -58,6 +59,7 @@ class LocalTransport final : public Transport {
   const Rank rank_;
   std::array<Handler, kChannels> handlers_;
   PeerDown peer_down_;
+  std::atomic<std::thread::id> serving_{};  // thread_, which others may ask for while it is made
   std::thread thread_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable work_;
@@ -191,6 +193,7 @@ void LocalTransport::arrive(std::unique_ptr<Packet> packet) {
 }
 
 void LocalTransport::serve() {
+  serving_ = std::this_thread::get_id();
   std::unique_lock lock(mutex_);
   while (true) {
     work_.wait(lock, [&] { return stopped_ || !queue_.empty(); });
