@@ -17,12 +17,17 @@ namespace {
 
 constexpr double kCommunicationOverCompute = 0.6;
 
-// Bytes that a rank of two sends in a step of ZeRO-1: its half of the gradients away (fp32), its half of the weights out.
-double sent_bytes(const plan::Plan& plan) {
+// What a rank of two sends in a step of ZeRO-1: half of the gradients away (fp32; a tied embedding has two), half of the weights out.
+struct SentBytes {
+  double gradients = 0, weights = 0;
+  double all() const { return gradients + weights; }
+};
+SentBytes sent_bytes(const plan::Plan& plan) {
   double elements = 0;
   for (const auto& block : plan.blocks) elements += static_cast<double>(block.elements);
-  const double weights = static_cast<double>(device::size_bytes(plan.geometry.compute));
-  return elements / 2 * (4 + weights);
+  const auto& model = plan.model;
+  const double second_use = model.tied_embeddings ? static_cast<double>(model.padded_vocabulary * model.hidden) : 0;
+  return {.gradients = 4 * (elements + second_use) / 2, .weights = static_cast<double>(device::size_bytes(plan.geometry.compute)) * elements / 2};
 }
 
 }  // namespace
@@ -43,7 +48,8 @@ Status measure_slow_link(const ParallelOptions& options, Rows& rows) {
   if (!started.ok()) return skipped(rows, name, started.status()) ? ok() : started.status();
   ParallelCrew& crew = **started;
   TROUPE_ASSIGN_OR_RETURN(const auto planned, plan_of(job));
-  const double bytes = sent_bytes(planned.plan);
+  const SentBytes sent = sent_bytes(planned.plan);
+  const double bytes = sent.all();
 
   const auto counted = [&]() -> StatusOr<double> {
     double most = 0;
@@ -74,8 +80,7 @@ Status measure_slow_link(const ParallelOptions& options, Rows& rows) {
             absl::StrCat("step over max(compute, communication), two processes of 1 thread, ZeRO-1, in two network namespaces joined by "
                          "veth and UCX over tcp: "
                          "compute is the step over the link without a limit, in turns; communication is the bytes that a rank sends in a "
-                         "step (its half of the "
-                         "gradients, fp32, and of the weights, ",
+                         "step (its half of the gradients, fp32, of a tied embedding both uses', and of the weights, ",
                          job.dtype, ") over the rate that tc tbf gives each direction, set to ", kCommunicationOverCompute,
                          " of compute; at most; median of pairs; peer: seconds of compute"));
   rows.push_back({name + ".step_s", median(pairs.first), "s", 0, median(pairs.second), "with the limit; peer: without"});
@@ -84,7 +89,7 @@ Status measure_slow_link(const ParallelOptions& options, Rows& rows) {
       {name + ".bytes", counted_bytes / bytes, "ratio", 0, bytes,
        "bytes that the larger sender's device counted in a step, headers included, over those of the definition; peer: the latter"});
   const double overlapped = 1.0 / planned.plan.micro_batches;
-  const double gradient_s = kCommunicationOverCompute * 4 / (4 + static_cast<double>(device::size_bytes(planned.plan.geometry.compute)));
+  const double gradient_s = kCommunicationOverCompute * sent.gradients / bytes;
   const double reduction_left = std::max(0.0, gradient_s - overlapped * 2 / 3);
   const double gather_left = std::max(0.0, kCommunicationOverCompute - gradient_s - overlapped / 3);
   rows.push_back({name + ".bound", 1 + reduction_left + gather_left, "ratio", 0,
