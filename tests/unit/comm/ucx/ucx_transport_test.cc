@@ -438,15 +438,15 @@ TEST(UcxTransport, DeliversWhatWasSentBeforeTheStop) {
 TEST(UcxTransport, TheFirstCauseIsHeardThroughOthers) {
   Board board;
   Status at_zero, at_two;
-  bool met = false;
+  int met = 0;  // a rank that stops tells those it has met
   Job job(3);
   job[0].on_peer_down([&](Rank, const Status& why) { board.change([&] { at_zero = why; }); });
   job[2].on_peer_down([&](Rank, const Status& why) { board.change([&] { at_two = why; }); });
-  job[2].handle(Channel::kTest, [&](Arrival) { board.change([&] { met = true; }); });
+  for (const int rank : {1, 2}) job[rank].handle(Channel::kTest, [&](Arrival) { board.change([&] { ++met; }); });
   job.start();
   job[0].send({.to = Rank{1}, .header = bytes_of("x")});
   job[0].send({.to = Rank{2}, .header = bytes_of("x")});
-  ASSERT_TRUE(board.wait([&] { return met; }));
+  ASSERT_TRUE(board.wait([&] { return met == 2; }));
   const std::string torn = "the checkpoint is torn";
   job[1].stop(absl::DataLossError(torn));
   ASSERT_TRUE(board.wait([&] { return !at_zero.ok(); }));
