@@ -52,16 +52,8 @@ StatusOr<Way> fastest(const ParallelOptions& options, const Words& work, const P
   Status why = absl::NotFoundError("no peer");
   for (const Way& way : peer.ways) {
     if (options.job.dtype == "fp32" && std::string(way.name) != "fp32") continue;
-    const auto speed = [&]() -> StatusOr<double> {
-      TROUPE_ASSIGN_OR_RETURN(auto process, PeerProcess::start(options.peer_python, options.peer_script,
-                                                               joined(joined(work, way.words), {"--layers", "2", "--warm-up", "1"})));
-      std::vector<double> speeds;
-      while (speeds.size() < 3 && (speeds.empty() || speeds.front() > best / 2)) {
-        TROUPE_ASSIGN_OR_RETURN(const double one, process.run_step());
-        speeds.push_back(one);
-      }
-      return median(speeds);
-    }();
+    const auto speed = trial_of_peer(options.peer_python, options.peer_script,
+                                     joined(joined(work, way.words), {"--layers", "2", "--warm-up", "1"}), best);
     if (!speed.ok()) {
       why = speed.status();
     } else if (*speed > best) {

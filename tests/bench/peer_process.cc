@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/bench/pairs.h"
 
 namespace troupe::bench {
 
@@ -68,6 +69,17 @@ StatusOr<double> PeerProcess::run_step() {
   const auto json = nlohmann::json::parse(line, nullptr, false);
   if (json.is_discarded() || !json.contains("tokens_per_s")) return absl::UnavailableError(absl::StrCat("the peer said: ", line));
   return json["tokens_per_s"].get<double>();
+}
+
+StatusOr<double> trial_of_peer(const std::string& python, const std::string& script, const std::vector<std::string>& arguments,
+                               double best) {
+  TROUPE_ASSIGN_OR_RETURN(auto peer, PeerProcess::start(python, script, arguments));
+  std::vector<double> speeds;
+  while (speeds.size() < 3 && (speeds.empty() || speeds.front() > best / 2)) {
+    TROUPE_ASSIGN_OR_RETURN(const double one, peer.run_step());
+    speeds.push_back(one);
+  }
+  return median(std::move(speeds));
 }
 
 }  // namespace troupe::bench

@@ -30,4 +30,7 @@ class PeerProcess {
   std::string description_;
 };
 
+// Tokens/s of a peer started for this: the median of three steps, or the first alone if it has not half of `best`.
+StatusOr<double> trial_of_peer(const std::string& python, const std::string& script, const std::vector<std::string>& arguments, double best);
+
 }  // namespace troupe::bench

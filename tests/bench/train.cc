@@ -61,16 +61,8 @@ StatusOr<Words> fastest_peer(const TrainOptions& options, const Words& work) {
     if (options.job.dtype == "fp32" && std::string(dtype) == "bf16") continue;
     for (const char* mode : {"eager", "compile"}) {
       const Words way{"--dtype", dtype, "--mode", mode};
-      const auto speed = [&]() -> StatusOr<double> {
-        TROUPE_ASSIGN_OR_RETURN(auto peer, PeerProcess::start(options.peer_python, options.peer_script,
-                                                              joined(joined(work, way), {"--layers", "2", "--warm-up", "1"})));
-        std::vector<double> speeds;
-        while (speeds.size() < 3 && (speeds.empty() || speeds.front() > best / 2)) {
-          TROUPE_ASSIGN_OR_RETURN(const double one, peer.run_step());
-          speeds.push_back(one);
-        }
-        return median(speeds);
-      }();
+      const auto speed = trial_of_peer(options.peer_python, options.peer_script,
+                                       joined(joined(work, way), {"--layers", "2", "--warm-up", "1"}), best);
       if (!speed.ok()) {
         why = speed.status();
       } else if (*speed > best) {

@@ -19,16 +19,18 @@ using testing::ElementsAre;
 
 constexpr std::int64_t kElements = 3 * kernels::kNormChunk;
 
+// One that waits until the test lets it end.
+struct Fetch {
+  BlockIndex block;
+  int member;
+  StepId step;
+  std::span<std::byte> into;
+  comm::Completion done;
+};
+
 // Three blocks of three chunks over two replicas, and two rooms. The fetches wait until the test lets them end.
 class RoomsTest : public testing::Test {
  protected:
-  struct Fetch {
-    BlockIndex block;
-    int member;
-    StepId step;
-    std::span<std::byte> into;
-    comm::Completion done;
-  };
   void begin(bool keeps, int rooms) {
     for (int block = 0; block < 3; ++block) {
       auto& layout = blocks_.emplace_back();
@@ -199,13 +201,6 @@ class WholeWeightsTest : public testing::Test {
     settle();
   }
 
-  struct Fetch {
-    BlockIndex block;
-    int member;
-    StepId step;
-    std::span<std::byte> into;
-    comm::Completion done;
-  };
   std::vector<models::BlockLayout> blocks_;
   std::deque<std::vector<float>> memory_;
   actor::SimWorld world_{5};
