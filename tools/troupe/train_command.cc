@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <thread>
@@ -8,11 +9,11 @@
 #include "actors/train/local_replicas.h"
 #include "actors/train/peak.h"
 #include "actors/train/training_job.h"
+#include "comm/world/job_world.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/log.h"
 #include "runtime/trace/text.h"
 #include "tools/troupe/commands.h"
-#include "tools/troupe/job_world.h"
 #include "tools/troupe/stall_watch.h"
 #include "tools/troupe/state_file.h"
 
@@ -58,14 +59,20 @@ class SignalWatch {
   std::thread thread_;
 };
 
-}  // namespace
+// This machine's share for one rank, with `job`'s settings.
+plan::Cluster cluster_of(const comm::Place& place, const plan::JobConfig& job) {
+  plan::Cluster cluster = plan::Cluster::of_this_machine(job);
+  const int ranks_here = place.world > 1 ? place.local_world : std::max(1, job.parallelism.data_parallel);
+  if (place.world > 1) cluster.processes = place.world;
+  if (job.device.threads == 0) cluster.threads = std::max(1, cluster.threads / ranks_here);
+  cluster.memory_bytes /= ranks_here;
+  return cluster;
+}
 
-namespace {
-
-Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWatch& signals) {
+Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, SignalWatch& signals) {
   Planned planned;
   TROUPE_ASSIGN_OR_RETURN(planned.job, plan::load_job_config(arguments.config, arguments.overrides));
-  planned.cluster = job_world.cluster(planned.job);
+  planned.cluster = cluster_of(job_world.place(), planned.job);
   TROUPE_ASSIGN_OR_RETURN(planned.plan, plan::make_plan(planned.job, planned.cluster, kernels::cpu::table()));
   TROUPE_RETURN_IF_ERROR(plan::ready_to_train(planned.job));
   TROUPE_RETURN_IF_ERROR(plan::fits(planned.plan, planned.cluster));
@@ -114,7 +121,7 @@ Status train_in(JobWorld& job_world, const ConfigArguments& arguments, SignalWat
 
 Status train(const ConfigArguments& arguments) {
   SignalWatch signals;
-  TROUPE_ASSIGN_OR_RETURN(const auto job_world, JobWorld::of_this_process());
+  TROUPE_ASSIGN_OR_RETURN(const auto job_world, comm::JobWorld::of_this_process());
   Status status = train_in(*job_world, arguments, signals);
   if (const Status left = job_world->leave(status); !left.ok()) log_warning(std::string(left.message()));
   return status;

@@ -1,4 +1,4 @@
-#include "tools/troupe/job_world.h"
+#include "comm/world/job_world.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -15,7 +15,7 @@
 #include "runtime/base/first_cause.h"
 #include "runtime/base/log.h"
 
-namespace troupe::tool {
+namespace troupe::comm {
 namespace {
 
 constexpr auto kEnterDeadline = std::chrono::seconds(120);  // until the last process of the job has come
@@ -24,7 +24,7 @@ constexpr auto kLeaveDeadline = std::chrono::seconds(10);
 }  // namespace
 
 StatusOr<std::unique_ptr<JobWorld>> JobWorld::of_this_process() {
-  TROUPE_ASSIGN_OR_RETURN(auto place, comm::find_place(comm::process_environment()));
+  TROUPE_ASSIGN_OR_RETURN(auto place, find_place(process_environment()));
   return std::unique_ptr<JobWorld>(new JobWorld(std::move(place)));
 }
 
@@ -33,28 +33,19 @@ JobWorld::~JobWorld() {
   for (auto& transport : owned_) transport->stop();
 }
 
-plan::Cluster JobWorld::cluster(const plan::JobConfig& job) const {
-  plan::Cluster cluster = plan::Cluster::of_this_machine(job);
-  const int ranks_here = place_.world > 1 ? place_.local_world : std::max(1, job.parallelism.data_parallel);
-  if (place_.world > 1) cluster.processes = place_.world;
-  if (job.device.threads == 0) cluster.threads = std::max(1, cluster.threads / ranks_here);
-  cluster.memory_bytes /= ranks_here;
-  return cluster;
-}
-
 Status JobWorld::enter(int ranks, double heartbeat_timeout_s) {
   if (place_.world == 1) {
     if (ranks == 1) return ok();
-    hub_ = std::make_unique<comm::LocalHub>(ranks);
+    hub_ = std::make_unique<LocalHub>(ranks);
     for (int rank = 0; rank < ranks; ++rank) owned_.push_back(hub_->transport(Rank(rank)));
   } else {
     TROUPE_CHECK(ranks == place_.world) << "a plan for " << ranks << " processes in a job of " << place_.world;
-    TROUPE_ASSIGN_OR_RETURN(auto transport, comm::UcxTransport::open({.rank = place_.rank, .world = place_.world,
+    TROUPE_ASSIGN_OR_RETURN(auto transport, UcxTransport::open({.rank = place_.rank, .world = place_.world,
                                                                       .job = XXH3_64bits(place_.secret.data(), place_.secret.size()),
                                                                       .one_machine = place_.local_world == place_.world,
                                                                       .heartbeat_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(heartbeat_timeout_s * 1e9))}));
-    TROUPE_ASSIGN_OR_RETURN(auto joined, comm::join(place_, comm::with_machine(transport->address()), comm::after(kEnterDeadline)));
-    auto machines = comm::split_machines(joined.addresses());
+    TROUPE_ASSIGN_OR_RETURN(auto joined, join(place_, with_machine(transport->address()), after(kEnterDeadline)));
+    auto machines = split_machines(joined.addresses());
     transport->set_peers(machines.addresses);
     node_of_ = std::move(machines.node_of);
     joined_.emplace(std::move(joined));
@@ -71,7 +62,7 @@ void JobWorld::watch(std::function<void(Rank, const Status& cause)> lost) {
   end_watch_ = eventfd(0, EFD_CLOEXEC);
   TROUPE_CHECK(end_watch_ >= 0) << "eventfd";
   watch_ = std::thread([this, lost = std::move(lost)] {
-    comm::StoreClient& store = *joined_->store();
+    StoreClient& store = *joined_->store();
     while (true) {
       // First: the end may have come along with the addresses, and then nothing is left to wake the poll.
       const Status status = store.check();
@@ -101,7 +92,7 @@ Status JobWorld::leave(const Status& outcome) {
   for (auto& transport : owned_) transport->stop(outcome);
   if (!joined_) return ok();
   if (!outcome.ok()) return joined_->abort(outcome);
-  return joined_->leave(comm::after(kLeaveDeadline));
+  return joined_->leave(after(kLeaveDeadline));
 }
 
-}  // namespace troupe::tool
+}  // namespace troupe::comm

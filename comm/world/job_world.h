@@ -1,4 +1,5 @@
-// What joins the ranks of a job that this process takes part in: UCX between processes, threads' queues within one.
+// What joins the ranks of a job that this process takes part in: UCX between processes, threads' queues within one. A program's main
+// makes one; it knows by its environment whether troupe launch, torchrun, Slurm, Open MPI or nobody started it.
 //
 // Threads: one. Owns: the transports, the connection to the job's store. Errors: those of comm/join and of UCX.
 #pragma once
@@ -9,11 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "actors/plan/plan.h"
 #include "comm/join/join.h"
 #include "comm/local/local_transport.h"
 
-namespace troupe::tool {
+namespace troupe::comm {
 
 class JobWorld {
  public:
@@ -21,15 +21,13 @@ class JobWorld {
   static StatusOr<std::unique_ptr<JobWorld>> of_this_process();
   ~JobWorld();
 
-  const comm::Place& place() const { return place_; }
+  const Place& place() const { return place_; }
   bool leads() const { return place_.rank.value == 0; }
-  // This machine's share for one rank, with `job`'s settings.
-  plan::Cluster cluster(const plan::JobConfig& job) const;
 
-  // Meets the other processes. `ranks` is what the plan has, for this cluster: as many as there are processes, or all in this one.
+  // Meets the other processes. `ranks` is how many the program has: as many as there are processes, or all in this one.
   Status enter(int ranks, double heartbeat_timeout_s);
   // One for each rank in this process; empty where there is only one in all.
-  const std::vector<comm::Transport*>& transports() const { return transports_; }
+  const std::vector<Transport*>& transports() const { return transports_; }
   // Ranks that share a machine have a number in common; by rank, empty where all are in this process.
   const std::vector<int>& node_of() const { return node_of_; }
   // From another thread, once, if the store says that a rank failed or was lost: sooner than the transport may know, and also before that
@@ -41,16 +39,16 @@ class JobWorld {
   Status leave(const Status& outcome);
 
  private:
-  explicit JobWorld(comm::Place place) : place_(std::move(place)) {}
+  explicit JobWorld(Place place) : place_(std::move(place)) {}
 
-  const comm::Place place_;
-  std::optional<comm::Joined> joined_;
-  std::unique_ptr<comm::LocalHub> hub_;
-  std::vector<std::unique_ptr<comm::Transport>> owned_;
-  std::vector<comm::Transport*> transports_;
+  const Place place_;
+  std::optional<Joined> joined_;
+  std::unique_ptr<LocalHub> hub_;
+  std::vector<std::unique_ptr<Transport>> owned_;
+  std::vector<Transport*> transports_;
   std::vector<int> node_of_;
   std::thread watch_;
   int end_watch_ = -1;  // an eventfd
 };
 
-}  // namespace troupe::tool
+}  // namespace troupe::comm
