@@ -15,6 +15,8 @@ namespace troupe::actors {
 // Stands for the receiver in the sender's process.
 template <class T>
 class FarSender final : public actor::Actor, private FarEnd {
+  static_assert(!std::is_trivially_copyable_v<T> || sizeof(T) + FarWire::kOwnBytes <= comm::kHeaderBytesMost, "too large for a frame's header");
+
  public:
   FarSender(FarWire& wire, Rank to, const std::string& name) : FarEnd(to, name), wire_(wire), self_(self()) {
     on(&FarSender::slot_back);
@@ -46,18 +48,24 @@ class FarSender final : public actor::Actor, private FarEnd {
     FieldWriter write(header);
     write(held.sequence);
     fields(write, held.message);
-    const auto view = tensor_of(held.message).view();
-    const std::span bulk(static_cast<const std::byte*>(view.raw()), static_cast<std::size_t>(view.bytes()));
-    if (held.message.ready.recorded()) wire_.stream().wait(held.message.ready);
-    wire_.stream().notify([this, at, header = std::move(header), bulk](device::StreamContext&) {
-      slots_[static_cast<std::size_t>(at)].out.store(true, std::memory_order_release);
-      wire_.send(*this, comm::Lane::kBulk, header, bulk, [this, at](Status result) {
-        if (!result.ok()) return fail_with(result);
-        slots_[static_cast<std::size_t>(at)].sent = true;
-        free_if_done(at);
-      });
-    });
+    if constexpr (CarriesTensor<T>) {
+      const auto view = tensor_of(held.message).view();
+      const std::span bulk(static_cast<const std::byte*>(view.raw()), static_cast<std::size_t>(view.bytes()));
+      if (held.message.ready.recorded()) wire_.stream().wait(held.message.ready);
+      wire_.stream().notify([this, at, header = std::move(header), bulk](device::StreamContext&) { send(at, header, bulk); });
+    } else {
+      send(at, header, {});
+    }
     set_state(trace::State::kRunning, {}, static_cast<std::int64_t>(held.sequence));
+  }
+  // On the stream where the message has a tensor, else here.
+  void send(int at, std::span<const std::byte> header, std::span<const std::byte> bulk) {
+    slots_[static_cast<std::size_t>(at)].out.store(true, std::memory_order_release);
+    wire_.send(*this, comm::Lane::kBulk, header, bulk, [this, at](Status result) {
+      if (!result.ok()) return fail_with(result);
+      slots_[static_cast<std::size_t>(at)].sent = true;
+      free_if_done(at);
+    });
   }
   Status arrive(comm::Arrival, FieldReader rest) override {
     std::uint32_t slot = 0;
@@ -102,8 +110,9 @@ class FarSender final : public actor::Actor, private FarEnd {
 template <class T>
 class FarReceiver final : public actor::Actor, private FarEnd {
  public:
-  FarReceiver(FarWire& wire, Rank from, const std::string& name, std::vector<device::Tensor> buffers)
-      : FarEnd(from, name), wire_(wire), self_(self()), buffers_(std::move(buffers)), lent_(buffers_.size()), slots_(buffers_.size()) {
+  // `buffers`: one for each credit where messages carry tensors, else none.
+  FarReceiver(FarWire& wire, Rank from, const std::string& name, std::size_t credits, std::vector<device::Tensor> buffers)
+      : FarEnd(from, name), wire_(wire), self_(self()), buffers_(std::move(buffers)), lent_(credits), slots_(credits) {
     on(&FarReceiver::fetched);
     on(&FarReceiver::failed);
     out.on_credit(&FarReceiver::credits_came);
@@ -120,8 +129,8 @@ class FarReceiver final : public actor::Actor, private FarEnd {
   };
 
   void started() override {
-    TROUPE_CHECK(out.credits() == static_cast<int>(buffers_.size())) 
-        << name() << " has " << buffers_.size() << " buffers for " << out.credits() << " credits";
+    TROUPE_CHECK(out.credits() == static_cast<int>(slots_.size()))
+        << name() << " was made for " << slots_.size() << " credits and is connected with " << out.credits();
     while (out.ready()) keep(out.take());
   }
   actor::OutSlot& keep(actor::OutSlot slot) {
@@ -144,15 +153,21 @@ class FarReceiver final : public actor::Actor, private FarEnd {
       return absl::InvalidArgumentError(absl::StrCat("message ", sequence, " is for slot ", slot, " of ", lent_.size(),
                                                      ", which it was not given"));
     }
-    const auto buffer = buffers_[slot].view();
-    if (arrival.bulk_bytes() != buffer.bytes()) {
+    std::int64_t room = 0;
+    if constexpr (CarriesTensor<T>) room = buffers_[slot].view().bytes();
+    if (arrival.bulk_bytes() != room) {
       return absl::InvalidArgumentError(absl::StrCat("message ", sequence, " brings ", arrival.bulk_bytes(), " bytes for a buffer of ",
-                                                     buffer.bytes(), ": do all processes run the same config?"));
+                                                     room, ": do all processes run the same config?"));
     }
     ++next_arrival_;
     lent_[slot].store(false, std::memory_order_relaxed);
     fetched.slot = static_cast<int>(slot);
     fetched.sequence = sequence;
+    if (room == 0) {
+      self_.send(std::move(fetched));
+      return ok();
+    }
+    const auto buffer = buffers_[slot].view();
     arrival.fetch(static_cast<std::byte*>(buffer.raw()), [this, fetched = std::move(fetched)](Status result) mutable {
       if (!result.ok()) return fail_with(result);
       self_.send(std::move(fetched));
@@ -163,8 +178,10 @@ class FarReceiver final : public actor::Actor, private FarEnd {
     early_.emplace(message.sequence, std::move(message));
     for (auto next = early_.begin(); next != early_.end() && next->first == next_sent_; next = early_.erase(next)) {
       auto& [arrived, slot, sequence] = next->second;
-      tensor_of(arrived) = buffers_[static_cast<std::size_t>(slot)];
-      arrived.ready = wire_.reached();
+      if constexpr (CarriesTensor<T>) {
+        tensor_of(arrived) = buffers_[static_cast<std::size_t>(slot)];
+        arrived.ready = wire_.reached();
+      }
       out.send(slots_[static_cast<std::size_t>(slot)], std::move(arrived));
       ++next_sent_;
     }

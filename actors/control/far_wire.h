@@ -50,6 +50,8 @@ class FarEnd {
 
 class FarWire {
  public:
+  static constexpr std::size_t kOwnBytes = 8 + 4 + 8;  // of a frame's header, before the message's fields
+
   // Takes the transport's channel of edges.
   FarWire(comm::Transport& transport, device::Stream& stream);
   FarWire(const FarWire&) = delete;

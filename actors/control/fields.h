@@ -38,11 +38,18 @@ template <class Codec> void fields(Codec& c, ShardWritten& m) { c(m.step.value, 
 template <class Codec> void fields(Codec& c, MicroBatchAsked& m) { c(m.step.value, m.next, m.finished, m.open, m.pace_ns, m.replica); }
 template <class Codec> void fields(Codec& c, MicroBatchAssigned& m) { c(m.step.value, m.micro_batch, m.last); }
 
-// What goes along edges to another process (far_edge.h): the fields here, the tensor as the frame's bulk.
+// A message without pointers, a user's for instance, needs no fields of its own: it travels as it lies in memory.
+template <class Codec, class T>
+  requires std::is_trivially_copyable_v<T>
+void fields(Codec& c, T& m) { c.plain(m); }
+
+// What goes along edges to another process (far_edge.h): the fields here, the tensor, if there is one, as the frame's bulk.
 template <class Codec> void fields(Codec& c, Activation& m) { c(m.step.value, m.micro_batch.value); }
 template <class Codec> void fields(Codec& c, Gradient& m) { c(m.step.value, m.micro_batch.value); }
 inline device::Tensor& tensor_of(Activation& m) { return m.x; }
 inline device::Tensor& tensor_of(Gradient& m) { return m.dx; }
+template <class T>
+concept CarriesTensor = requires(T& message) { tensor_of(message).view(); message.ready; };
 
 static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
 
@@ -52,6 +59,10 @@ class FieldWriter {
   template <class... T>
   void operator()(const T&... values) {
     (put(values), ...);
+  }
+  template <class T>
+  void plain(const T& value) {
+    bytes(&value, sizeof value);
   }
 
  private:
@@ -87,6 +98,10 @@ class FieldReader {
   template <class... T>
   void operator()(T&... values) {
     (take(values), ...);
+  }
+  template <class T>
+  void plain(T& value) {
+    bytes(&value, sizeof value);
   }
   // Everything was there and nothing is left.
   bool good() const { return good_ && in_.empty(); }

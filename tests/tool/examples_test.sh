@@ -10,6 +10,15 @@ if [ "$squares" != "$expected" ]; then
   exit 1
 fi
 
+# The same over two processes; alone it says how it is to be started.
+squares=$("$build/troupe" launch --nproc 2 -- "$build/examples/hello_ranks" | sed 's/^\[0\] //')
+if [ "$squares" != "$expected" ]; then
+  echo "hello_ranks printed: $squares" >&2
+  exit 1
+fi
+alone=$("$build/examples/hello_ranks" 2>&1) && { echo "hello_ranks alone must fail" >&2; exit 1; }
+[[ "$alone" == *"troupe launch --nproc 2"* ]] || { echo "hello_ranks alone said: $alone" >&2; exit 1; }
+
 # The copy task is learnt: the loss falls from about ln 16 = 2.77 to below 0.3. And a run repeats bit by bit.
 first=$("$build/examples/train_by_hand" 100)
 echo "$first" | tail -n 1

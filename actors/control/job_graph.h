@@ -1,0 +1,60 @@
+// One process's part of a program that is an actor graph over several: its actors, its edges to those elsewhere, and one end for all.
+//
+//   JobGraph graph(transport);
+//   auto& counter = graph.system().add<Counter>("counter");
+//   connect(counter.numbers, graph.far().in<Number>(Rank(1), "numbers"), {.credits = 2});
+//   status = graph.run();
+//
+// finish_job() by any actor of any process ends the job everywhere: the actors of all processes are asked to stop. So does the first
+// failure, with its cause.
+//
+// Threads: one makes, runs and destroys; lost by any. Owns: System, edges and their stream, not the transport, which it starts and stops.
+// Errors: run gives the first failure of the job, wherever it was: a peer that is gone is named with its first cause.
+// Limits: takes the transport's channels of actors, edges and collectives. With several processes it is finish_job() that ends the job: an
+//         actor that stops is just one less.
+// Invariants: JobGraph.EndsEverywhereWhenAnyActorFinishes, JobGraph.FailsEverywhereWithTheFirstCause.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "actors/control/far_edge.h"
+#include "comm/collective/engine.h"
+#include "comm/transport.h"
+#include "runtime/actor/system.h"
+
+namespace troupe::actors {
+
+class JobGraph {
+ public:
+  // `transport` is null where the job has one process. `end_within`: how long the others may take to stop after this process has.
+  explicit JobGraph(comm::Transport* transport, actor::System::Options options = {},
+                    std::chrono::nanoseconds end_within = std::chrono::seconds(10));
+  ~JobGraph();
+
+  actor::System& system() { return *system_; }
+  // A bug where the job has one process.
+  FarEdges& far();
+
+  // Until all actors of all processes have stopped.
+  Status run();
+  // From any thread, until run has returned: somebody else than the transport has heard that a process is gone.
+  void lost(Rank rank, const Status& cause);
+
+ private:
+  class End;
+  void tell_the_others();
+  // All processes have come to the end and need nobody any more.
+  Status meet_at_the_end();
+  Status meet(comm::OperationId meeting);
+
+  comm::Transport* const transport_;
+  const std::chrono::nanoseconds end_within_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<comm::CollectiveEngine> engine_;
+  std::unique_ptr<actor::System> system_;
+  std::unique_ptr<FarEdges> far_;
+  actor::Ref end_;
+};
+
+}  // namespace troupe::actors
