@@ -69,6 +69,7 @@ void ParameterShard::reduce(const Sum& sum) {
                                                                                   : comm::CollectiveKind::kAllReduce,
                                           .type = sum.flat.type(), .data = static_cast<std::byte*>(sum.flat.raw()),
                                           .parts = setup_.share.parts(setup_.layout.elements, sum.range.begin, sum.range.end),
+                                          .sparse = is_sparse(sum),
                                           .what = absl::StrCat(projection ? "projection's gradient of block " : "gradient of block ",
                                                                setup_.layout.block.value)},
                            .asker = self()});
@@ -86,9 +87,15 @@ void ParameterShard::reduce_across(const Sum& sum) {
                                     .collective = {.kind = comm::CollectiveKind::kAllReduce, .type = own.type(),
                                                    .data = static_cast<std::byte*>(own.raw()),
                                                    .parts = comm::Parts::equal(end - begin, setup_.share.groups()),
+                                                   .sparse = is_sparse(sum),
                                                    .what = absl::StrCat(projection ? "projection's gradient of block " : "gradient of block ",
                                                                         setup_.layout.block.value, " across the groups")},
                                     .asker = self()});
+}
+
+// Its rows are those of the tokens that were seen.
+bool ParameterShard::is_sparse(const Sum& sum) const {
+  return sum.use == plan::GradientUse::kBlock && setup_.layout.group(models::Role::kTokenEmbedding) != nullptr;
 }
 
 comm::OperationId ParameterShard::operation(StepId step, MicroBatchId micro_batch, Over over) const {

@@ -91,6 +91,7 @@ class ParameterShard : public actor::Actor {
   void reduce(const Sum& sum);
   // Of a hybrid sharding: the own part, once it is the group's. Nothing is left to do where it is empty.
   void reduce_across(const Sum& sum);
+  bool is_sparse(const Sum& sum) const;
   void reduced(const Sum& sum);
   void add_what_is_reduced();
   void summed(StepId step);

@@ -47,6 +47,8 @@ struct Collective {
   Parts parts{};
   const std::byte* from = nullptr;  // all-to-all: what goes to member i lies in from_parts' part i
   Parts from_parts{};
+  // Of sums, the same on all members: most of an addend is zero. Blocks that are do not travel (sparse.h); the sums' bits are the same.
+  bool sparse = false;
   std::string what{};               // for reports: "gradient of block 3, step 7"
 };
 

@@ -50,6 +50,7 @@ Operation::Operation(Transport& transport, const Group& group, const Layout& lay
       << describe() << ": cut into " << collective_.parts.members() << " parts for " << group.size() << " members";
   TROUPE_CHECK(!reduces() || collective_.type == DType::kF32 || collective_.type == DType::kBF16)
       << describe() << ": sums are of fp32 or bf16";
+  TROUPE_CHECK(reduces() || !collective_.sparse) << describe() << ": only sums are sparse";
   TROUPE_CHECK(collective_.kind != CollectiveKind::kAllToAll || collective_.from_parts.members() == group.size())
       << describe() << ": what is sent is cut into " << collective_.from_parts.members() << " parts for " << group.size() << " members";
 }
@@ -134,7 +135,7 @@ CollectiveHeader Operation::header(int to, Phase phase, std::int64_t offset, std
   const std::int64_t elements =
       collective_.kind == CollectiveKind::kAllToAll ? collective_.from_parts.size(to) : collective_.parts.elements();
   return {.group = group_.id, .operation = id_, .kind = collective_.kind, .type = collective_.type, .phase = phase,
-          .from = group_.self, .elements = elements, .offset = offset, .count = count};
+          .from = group_.self, .elements = elements, .offset = offset, .count = count, .sparse = collective_.sparse};
 }
 
 // In the order in which `to` folds them.
@@ -179,14 +180,25 @@ void Operation::send_more(int to) {
 
 void Operation::send_one(int to, Phase phase, const std::byte* bulk, std::int64_t offset, std::int64_t count, std::int64_t number) {
   ++under_way_;
-  if (!layout_.share_node(to, group_.self)) between_nodes_bytes_.fetch_add(count * size_, std::memory_order_relaxed);
-  const auto head = encode(header(to, phase, offset, count));
+  auto head = header(to, phase, offset, count);
+  std::span<const std::byte> bytes(bulk, static_cast<std::size_t>(count * size_));
+  std::vector<std::byte> packed;
+  if (collective_.sparse) {
+    const auto all = static_cast<std::int64_t>(bytes.size());
+    head.blocks = blocks_with_something(bulk, all);
+    if (const std::int64_t left = packed_bytes(*head.blocks, all); left < all) {
+      packed.resize(static_cast<std::size_t>(left));
+      pack(packed.data(), bulk, all, *head.blocks);
+      bytes = packed;
+    }
+  }
+  if (!layout_.share_node(to, group_.self)) between_nodes_bytes_.fetch_add(static_cast<std::int64_t>(bytes.size()), std::memory_order_relaxed);
   transport_.send({.to = group_.members[static_cast<std::size_t>(to)],
                    .channel = Channel::kCollectives,
                    .lane = count > 0 ? Lane::kBulk : Lane::kControl,
-                   .header = head,
-                   .bulk = {bulk, static_cast<std::size_t>(count * size_)},
-                   .sent = [this, to, count, number](Status status) {
+                   .header = encode(head),
+                   .bulk = bytes,
+                   .sent = [this, to, count, number, packed = std::move(packed)](Status status) {
                      --under_way_;
                      if (count > 0) sent_one(to, number);
                      if (absl::IsCancelled(status)) {
@@ -207,123 +219,6 @@ void Operation::sent_one(int to, std::int64_t number) {
   if (--part->in_flight > 0 || part->next < part->end) return;
   if (part->kept != nullptr) --kept_;
   left.erase(part);
-}
-
-// --- receiving ---
-
-Status Operation::arrive(const CollectiveHeader& h, Arrival arrival) {
-  const auto& parts = collective_.parts;
-  const std::int64_t expected = collective_.kind == CollectiveKind::kAllToAll ? parts.size(h.from) : parts.elements();
-  if (h.kind != collective_.kind || h.type != collective_.type || h.elements != expected) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "rank ", arrival.from().value, " has ", name(h.kind), " of ", h.elements, " x ", std::string(device::name(h.type)), " where rank ",
-        group_.members[static_cast<std::size_t>(group_.self)].value, " has ", name(collective_.kind), " of ", expected, " x ",
-        std::string(device::name(collective_.type)), ": operation ", id_.value, " of group ", group_.id.value, " (", collective_.what,
-        "); all members must call the same"));
-  }
-  const auto out_of_turn = [&] {
-    return absl::FailedPreconditionError(absl::StrCat("rank ", arrival.from().value, " sent elements ", h.offset, " + ", h.count,
-                                                      " out of turn in ", describe()));
-  };
-  heard_[static_cast<std::size_t>(h.from)] = true;
-  if (arrival.bulk_bytes() != h.count * size_) return out_of_turn();
-  switch (h.phase) {
-    case Phase::kArrived:
-      ++arrived_;
-      return ok();
-    case Phase::kAddend:
-    case Phase::kNodeSum:
-      if (!reduces() || h.count == 0 || layout_.share_node(h.from, group_.self) != (h.phase == Phase::kAddend)) return out_of_turn();
-      waiting_[static_cast<std::size_t>(h.from)].push_back({h, std::move(arrival)});
-      fold_more();
-      return ok();
-    case Phase::kResult: {
-      const int part = part_of(h);
-      if (part < 0) return out_of_turn();
-      take_result(h, part, std::move(arrival));
-      return ok();
-    }
-    case Phase::kFailed: break;
-  }
-  return out_of_turn();
-}
-
-// The part that a result belongs to; -1: its sender has none such for us.
-int Operation::part_of(const CollectiveHeader& h) const {
-  const auto& parts = collective_.parts;
-  if (h.count == 0) return -1;
-  if (collective_.kind == CollectiveKind::kAllToAll) return h.count <= parts.size(h.from) - h.offset ? h.from : -1;
-  const auto after = std::upper_bound(parts.boundaries.begin(), parts.boundaries.end(), h.offset);
-  const int part = static_cast<int>(after - parts.boundaries.begin()) - 1;
-  if (after == parts.boundaries.end() || h.count > *after - h.offset || part == group_.self) return -1;
-  return layout_.result_from(collective_.kind, part, group_.self) == h.from ? part : -1;
-}
-
-void Operation::take_result(const CollectiveHeader& h, int part, Arrival arrival) {
-  const std::int64_t base = collective_.kind == CollectiveKind::kAllToAll ? collective_.parts.begin(h.from) : 0;
-  ++under_way_;
-  arrival.fetch(at(base + h.offset), [this, part, begin = h.offset, count = h.count](Status status) {
-    --under_way_;
-    results_received_ += count;
-    if (!status.ok()) {
-      fail(status);
-    } else if (failure_.ok() && collective_.kind != CollectiveKind::kAllToAll) {
-      hand_on(part, begin, begin + count);
-    }
-    changed_();
-  });
-}
-
-// --- folding ---
-
-void Operation::fold_more() {
-  while (failure_.ok() && !fetching_ && !folding_.ended()) {
-    const int from = folding_.source();
-    if (from < 0) {
-      if (small_ && under_way_ > 0) return;  // our addend, which the sum will overwrite, is still on its way
-      if (kept_ >= folding_.for_others() + kWindow) return;
-      piece_folded();
-      continue;
-    }
-    if (from == group_.self) {
-      folding_.add();
-      continue;
-    }
-    auto& waiting = waiting_[static_cast<std::size_t>(from)];
-    if (waiting.empty()) return;
-    Waiting next = std::move(waiting.front());
-    waiting.erase(waiting.begin());
-    const auto& piece = folding_.piece();
-    if (next.header.offset != piece.begin || next.header.count != piece.count()) {
-      fail(absl::FailedPreconditionError(absl::StrCat("rank ", next.arrival.from().value, " sent elements ", next.header.offset, " + ",
-                                                      next.header.count, " where ", piece.begin, " + ", piece.count(), " were due: ", describe())));
-      return;
-    }
-    fetching_ = true;
-    ++under_way_;
-    next.arrival.fetch(folding_.place(), [this](Status status) {
-      --under_way_;
-      fetching_ = false;
-      if (!status.ok()) {
-        fail(status);
-      } else if (failure_.ok()) {
-        folding_.add();
-        fold_more();
-      }
-      changed_();
-    });
-  }
-}
-
-void Operation::piece_folded() {
-  auto folded = folding_.take();
-  const auto& piece = folded.piece;
-  if (small_) return;
-  if (piece.part != group_.self) {
-    queue(piece.part, Phase::kNodeSum, folded.bytes, piece.begin, piece.end, std::move(folded.kept));
-  } else if (collective_.kind == CollectiveKind::kAllReduce) {
-    hand_on(piece.part, piece.begin, piece.end);
-  }
 }
 
 // --- the end ---

@@ -6,10 +6,14 @@
 // overwrites an addend that somebody still has to fetch. Between nodes (layout.h) addends go to who sums for the node, its sums to the
 // owner, and results by who hands them on.
 //
+// Of a sparse sum the blocks that are zero stay behind: what is sent is a copy of the others, taken when it goes; what comes is put in its
+// place's end and spread from there.
+//
 // Nobody waits in a circle: a node's sum waits for addends alone, an owner's sum for those, a result for the owner's sum; results are
 // fetched as they come, and the chunks that a member folds take turns in an order that all know (folding.h).
 //
-// Threads: the progress thread. Owns: its scratch, three chunks at most; in a reduce-scatter over nodes the sums that are on their way.
+// Threads: the progress thread. Owns: its scratch, three chunks at most; in a reduce-scatter over nodes the sums that are on their way, in a
+// sparse sum the copies (kWindow chunks for a receiver at most).
 // Errors: after fail() nothing is sent or fetched any more; ended() once all that was under way has come back.
 #pragma once
 
@@ -84,6 +88,9 @@ class Operation {
   void fold_more();
   void piece_folded();
   void take_result(const CollectiveHeader& header, int part, Arrival arrival);
+  void result_came(int part, std::int64_t begin, std::int64_t end);
+  std::int64_t bulk_bytes(const CollectiveHeader& header) const;
+  bool fetch(const CollectiveHeader& header, Arrival& arrival, std::byte* into, absl::AnyInvocable<void()> came);
   CollectiveHeader header(int to, Phase phase, std::int64_t offset, std::int64_t count) const;
 
   Transport& transport_;

@@ -21,8 +21,8 @@ const std::byte* take(const std::byte* at, T& value) {
 
 }  // namespace
 
-std::array<std::byte, kCollectiveHeaderBytes> encode(const CollectiveHeader& h) {
-  std::array<std::byte, kCollectiveHeaderBytes> bytes{};
+std::vector<std::byte> encode(const CollectiveHeader& h) {
+  std::vector<std::byte> bytes(kCollectiveHeaderBytes + (h.blocks ? kBlockSetBytes : 0));
   std::byte* at = put(bytes.data(), h.group.value);
   at = put(at, h.from);
   at = put(at, h.operation.value);
@@ -31,14 +31,16 @@ std::array<std::byte, kCollectiveHeaderBytes> encode(const CollectiveHeader& h) 
   at = put(at, h.count);
   at = put(at, static_cast<std::uint8_t>(h.kind));
   at = put(at, static_cast<std::uint8_t>(h.type));
-  put(at, static_cast<std::uint8_t>(h.phase));
+  at = put(at, static_cast<std::uint8_t>(h.phase));
+  put(at, static_cast<std::uint8_t>(h.sparse));
+  if (h.blocks) put(bytes.data() + kCollectiveHeaderBytes, h.blocks->words);
   return bytes;
 }
 
 std::optional<CollectiveHeader> decode_collective(std::span<const std::byte> bytes) {
   if (bytes.size() < kCollectiveHeaderBytes) return std::nullopt;
   CollectiveHeader h;
-  std::uint8_t kind = 0, type = 0, phase = 0;
+  std::uint8_t kind = 0, type = 0, phase = 0, sparse = 0;
   const std::byte* at = take(bytes.data(), h.group.value);
   at = take(at, h.from);
   at = take(at, h.operation.value);
@@ -47,15 +49,18 @@ std::optional<CollectiveHeader> decode_collective(std::span<const std::byte> byt
   at = take(at, h.count);
   at = take(at, kind);
   at = take(at, type);
-  take(at, phase);
+  at = take(at, phase);
+  take(at, sparse);
   if (kind > static_cast<std::uint8_t>(CollectiveKind::kBarrier) || type > static_cast<std::uint8_t>(device::DType::kU8) ||
-      phase > static_cast<std::uint8_t>(Phase::kNodeSum)) {
+      phase > static_cast<std::uint8_t>(Phase::kNodeSum) || sparse > 1) {
     return std::nullopt;
   }
   if (h.from < 0 || h.elements < 0 || h.offset < 0 || h.count < 0) return std::nullopt;
   h.kind = static_cast<CollectiveKind>(kind);
   h.type = static_cast<device::DType>(type);
   h.phase = static_cast<Phase>(phase);
+  h.sparse = sparse != 0;
+  if (h.sparse && bytes.size() == kCollectiveHeaderBytes + kBlockSetBytes) take(bytes.data() + kCollectiveHeaderBytes, h.blocks.emplace().words);
   return h;
 }
 

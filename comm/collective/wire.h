@@ -1,12 +1,14 @@
-// The header of a collective's frame. Fixed size, little-endian, followed by `text` for a failure.
+// The header of a collective's frame. Fixed size, little-endian, followed by `text` for a failure, and by the set of its blocks where the
+// operation is sparse and the frame has elements: its bulk is those blocks one after the other, none if all are zero.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "comm/collective/collective.h"
+#include "comm/collective/sparse.h"
 
 namespace troupe::comm {
 
@@ -27,11 +29,14 @@ struct CollectiveHeader {
   std::int32_t from = 0;       // index in the group
   std::int64_t elements = 0;   // of the whole operation, as the sender sees it; of an all-to-all: of this pair
   std::int64_t offset = 0, count = 0;
+  bool sparse = false;
+  std::optional<BlockSet> blocks{};  // of a sparse operation's elements: which of their blocks the bulk is
 };
 
 inline constexpr std::size_t kCollectiveHeaderBytes = 48;
-std::array<std::byte, kCollectiveHeaderBytes> encode(const CollectiveHeader& header);
-// Nothing if the bytes are no such header.
+inline constexpr std::size_t kBlockSetBytes = sizeof(BlockSet::words);
+std::vector<std::byte> encode(const CollectiveHeader& header);
+// Nothing if the bytes are no such header. Without `blocks` if what follows is not just a set.
 std::optional<CollectiveHeader> decode_collective(std::span<const std::byte> bytes);
 std::string_view text_after_header(std::span<const std::byte> bytes);
 

@@ -30,6 +30,7 @@ struct Case {
   std::vector<std::vector<std::byte>> from, expected;
   std::vector<Parts> parts, from_parts;      // of an all-to-all, by member
   std::vector<std::optional<Status>> ends;
+  std::int64_t sparse_bytes = 0;             // of a sparse sum: that go between nodes
 };
 
 std::vector<std::byte> random_bytes(Draws& draws, DType type, std::int64_t count) {
@@ -46,29 +47,51 @@ std::vector<std::byte> random_bytes(Draws& draws, DType type, std::int64_t count
   return bytes;
 }
 
-// By the definition: each node's members in their order, then the nodes in the order of their first members, in fp32; what goes from node
-// to node has the type, so each node's sum is rounded to it. One node: the sum in the order of members, rounded once.
+// By the definition: the addends in their order, in fp32, rounded to the type.
 template <class T>
-std::vector<std::byte> folded(const std::vector<std::vector<std::byte>>& addends, const std::vector<int>& nodes) {
+std::vector<std::byte> added(const std::vector<std::vector<std::byte>>& addends) {
   std::vector<std::byte> sums = addends.front();
   const auto at = [](const std::vector<std::byte>& bytes, std::size_t i) { return static_cast<float>(reinterpret_cast<const T*>(bytes.data())[i]); };
+  for (std::size_t i = 0; i < sums.size() / sizeof(T); ++i) {
+    float sum = at(addends.front(), i);
+    for (std::size_t member = 1; member < addends.size(); ++member) sum += at(addends[member], i);
+    reinterpret_cast<T*>(sums.data())[i] = T(sum);
+  }
+  return sums;
+}
+std::vector<std::byte> added(DType type, const std::vector<std::vector<std::byte>>& addends) {
+  return type == DType::kF32 ? added<float>(addends) : added<bfloat16>(addends);
+}
+
+// Nodes in the order of their first members.
+std::vector<int> ordered(const std::vector<int>& nodes) {
   std::vector<int> order;
   for (const int node : nodes) {
     if (std::find(order.begin(), order.end(), node) == order.end()) order.push_back(node);
   }
-  for (std::size_t i = 0; i < sums.size() / sizeof(T); ++i) {
-    std::optional<float> all;
-    for (const int node : order) {
-      std::optional<float> sum;
-      for (std::size_t member = 0; member < addends.size(); ++member) {
-        if (nodes[member] == node) sum = sum ? *sum + at(addends[member], i) : at(addends[member], i);
-      }
-      const float rounded = order.size() > 1 ? static_cast<float>(T(*sum)) : *sum;
-      all = all ? *all + rounded : rounded;
+  return order;
+}
+// Each node's sum: that of its members.
+std::vector<std::vector<std::byte>> node_sums(DType type, const std::vector<std::vector<std::byte>>& addends, const std::vector<int>& nodes) {
+  std::vector<std::vector<std::byte>> sums;
+  for (const int node : ordered(nodes)) {
+    std::vector<std::vector<std::byte>> its;
+    for (std::size_t member = 0; member < addends.size(); ++member) {
+      if (nodes[member] == node) its.push_back(addends[member]);
     }
-    reinterpret_cast<T*>(sums.data())[i] = T(*all);
+    sums.push_back(added(type, its));
   }
   return sums;
+}
+
+// Of sparse sums blocks of 1 KiB travel, counted from their part's begin, where any bit is set.
+std::int64_t bytes_with_something(std::span<const std::byte> part) {
+  std::int64_t all = 0;
+  for (std::size_t at = 0; at < part.size(); at += 1'024) {
+    const auto block = part.subspan(at, std::min<std::size_t>(1'024, part.size() - at));
+    if (std::any_of(block.begin(), block.end(), [](std::byte byte) { return byte != std::byte{0}; })) all += static_cast<std::int64_t>(block.size());
+  }
+  return all;
 }
 
 Case draw_case(Draws& draws, int members, const std::vector<int>& nodes) {
@@ -125,7 +148,24 @@ Case draw_case(Draws& draws, int members, const std::vector<int>& nodes) {
   for (std::size_t member = 0; member < ranks; ++member) drawn.data.push_back(random_bytes(draws, drawn.what.type, elements));
   drawn.expected = drawn.data;
   const bool sums = drawn.what.kind == CollectiveKind::kAllReduce || drawn.what.kind == CollectiveKind::kReduceScatter;
-  const auto sum = !sums ? std::vector<std::byte>() : drawn.what.type == DType::kF32 ? folded<float>(drawn.data, nodes) : folded<bfloat16>(drawn.data, nodes);
+  drawn.what.sparse = sums && draws.one_in(2);
+  if (drawn.what.sparse) {  // no member has the same zeros, and some are zero everywhere
+    const std::int64_t keeps = 1 + draws.below(6);
+    for (auto& bytes : drawn.data) {
+      for (std::size_t at = 0; at < bytes.size(); at += 1'024) {
+        if (draws.below(6) < keeps) std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), std::min<std::size_t>(1'024, bytes.size() - at), std::byte{0});
+      }
+    }
+    drawn.expected = drawn.data;
+  }
+  const auto by_node = sums ? node_sums(drawn.what.type, drawn.data, nodes) : std::vector<std::vector<std::byte>>();
+  const auto sum = sums ? added(drawn.what.type, by_node) : std::vector<std::byte>();
+  for (int part = 0; part < members && drawn.what.sparse; ++part) {  // each other node's sum comes, and in an all-reduce the whole one goes back
+    for (std::size_t node = 0; node < by_node.size(); ++node) {
+      if (ordered(nodes)[node] != nodes[static_cast<std::size_t>(part)]) drawn.sparse_bytes += bytes_with_something(of(by_node[node], parts, part));
+    }
+    if (drawn.what.kind == CollectiveKind::kAllReduce) drawn.sparse_bytes += (static_cast<std::int64_t>(by_node.size()) - 1) * bytes_with_something(of(sum, parts, part));
+  }
   for (int member = 0; member < members; ++member) {
     auto& mine = drawn.expected[static_cast<std::size_t>(member)];
     for (int part = 0; part < members; ++part) {
@@ -297,6 +337,9 @@ class Crew {
             right += bytes;
             flat += bytes * smallest;  // it is no smaller by nodes
           }
+        } else if (its.what.sparse) {
+          right += member == 0 ? its.sparse_bytes : 0;
+          flat += bytes_of(its.what.parts.size(member)) * (its.what.kind == CollectiveKind::kAllReduce ? 2 : 1) * elsewhere;
         } else if (its.what.kind != CollectiveKind::kBarrier) {
           const auto bytes = bytes_of(its.what.parts.size(member)) * (its.what.kind == CollectiveKind::kAllReduce ? 2 : 1);
           right += bytes * others;

@@ -80,6 +80,7 @@ TEST_F(ParameterShardTest, SumsOverReplicasBeforeItMeasures) {
   ASSERT_EQ(group_.count<CollectiveRequested>(), 1u);
   EXPECT_EQ(group_.last<CollectiveRequested>().collective.data, static_cast<std::byte*>(memory_.head_gradient.view().raw()));
   EXPECT_EQ(group_.last<CollectiveRequested>().collective.parts.elements(), memory_.head_gradient.view().elements());
+  EXPECT_FALSE(group_.last<CollectiveRequested>().collective.sparse);  // a loss's gradient reaches all rows
   tell(CollectiveDone{group_.last<CollectiveRequested>().operation});
   EXPECT_EQ(ledger_.count<NormMeasured>(), 0u);
   tell(BlockGradientReady{StepId(3)});
@@ -88,6 +89,7 @@ TEST_F(ParameterShardTest, SumsOverReplicasBeforeItMeasures) {
   EXPECT_EQ(asked.collective.kind, comm::CollectiveKind::kAllReduce);
   EXPECT_EQ(asked.collective.data, static_cast<std::byte*>(memory_.gradient.view().raw()));
   EXPECT_EQ(asked.collective.parts.elements(), memory_.gradient.view().elements());
+  EXPECT_TRUE(asked.collective.sparse);  // the embedding's own: those of the step's tokens
   EXPECT_NE(asked.operation, group_.of<CollectiveRequested>().front().operation);
   EXPECT_EQ(ledger_.count<NormMeasured>(), 0u);
   set(memory_.gradient, 3);  // what the group brought
