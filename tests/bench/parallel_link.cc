@@ -1,8 +1,10 @@
 // ZeRO-1 between two hosts whose link is so slow that communication would take 60 % of compute.
 //
+// Communication is what is reduced and gathered, zeros included: the link is no slower because they stay behind.
+//
 // On paper: gradients are complete with the last micro-batch's backward only, so with M micro-batches a replica that is 2/3 of 1/M of
 // compute, the time in which the reduction can be hidden; the gather of the weights can be hidden in the next step's first forward, 1/3 of
-// 1/M.
+// 1/M. Of the embedding's own gradient the rows of a step's tokens and positions travel.
 #include <algorithm>
 #include <utility>
 
@@ -17,9 +19,10 @@ namespace {
 
 constexpr double kCommunicationOverCompute = 0.6;
 
-// What a rank of two sends in a step of ZeRO-1: half of the gradients away (fp32; a tied embedding has two), half of the weights out.
+// What a rank of two has to send in a step of ZeRO-1: half of the gradients away (fp32; a tied embedding has two), half of the weights out.
 struct SentBytes {
   double gradients = 0, weights = 0;
+  double zeros = 0;  // of the gradients, at the least
   double all() const { return gradients + weights; }
 };
 SentBytes sent_bytes(const plan::Plan& plan) {
@@ -27,7 +30,11 @@ SentBytes sent_bytes(const plan::Plan& plan) {
   for (const auto& block : plan.blocks) elements += static_cast<double>(block.elements);
   const auto& model = plan.model;
   const double second_use = model.tied_embeddings ? static_cast<double>(model.padded_vocabulary * model.hidden) : 0;
-  return {.gradients = 4 * (elements + second_use) / 2, .weights = static_cast<double>(device::size_bytes(plan.geometry.compute)) * elements / 2};
+  const double tokens = static_cast<double>(plan.micro_batches * plan.geometry.rows());  // of a replica
+  const double unseen = std::max(0.0, static_cast<double>(model.padded_vocabulary) - tokens) * static_cast<double>(model.hidden);
+  return {.gradients = 4 * (elements + second_use) / 2,
+          .weights = static_cast<double>(device::size_bytes(plan.geometry.compute)) * elements / 2,
+          .zeros = 4 * unseen / 2};
 }
 
 }  // namespace
@@ -79,18 +86,20 @@ Status measure_slow_link(const ParallelOptions& options, Rows& rows) {
   add_ratio(rows, name, 1.15, pairs,
             absl::StrCat("step over max(compute, communication), two processes of 1 thread, ZeRO-1, in two network namespaces joined by "
                          "veth and UCX over tcp: "
-                         "compute is the step over the link without a limit, in turns; communication is the bytes that a rank sends in a "
+                         "compute is the step over the link without a limit, in turns; communication is what a rank has to send in a "
                          "step (its half of the gradients, fp32, of a tied embedding both uses', and of the weights, ",
-                         job.dtype, ") over the rate that tc tbf gives each direction, set to ", kCommunicationOverCompute,
+                         job.dtype, "; zeros are counted, though they stay behind) over the rate that tc tbf gives each direction, set to ", kCommunicationOverCompute,
                          " of compute; at most; median of pairs; peer: seconds of compute"));
   rows.push_back({name + ".step_s", median(pairs.first), "s", 0, median(pairs.second), "with the limit; peer: without"});
   rows.push_back({name + ".rate", bytes_per_s * 8e-6, "Mbit/s", 0, 0, "of the limited link"});
   rows.push_back(
       {name + ".bytes", counted_bytes / bytes, "ratio", 0, bytes,
-       "bytes that the larger sender's device counted in a step, headers included, over those of the definition; peer: the latter"});
+       "bytes that the larger sender's device counted in a step, headers included, over those of the definition; less than 1 where zeros "
+       "stay behind; peer: the latter"});
   const double overlapped = 1.0 / planned.plan.micro_batches;
   const double gradient_s = kCommunicationOverCompute * sent.gradients / bytes;
-  const double reduction_left = std::max(0.0, gradient_s - overlapped * 2 / 3);
+  const double zeros_s = kCommunicationOverCompute * sent.zeros / bytes;
+  const double reduction_left = std::max(0.0, gradient_s - zeros_s - overlapped * 2 / 3);
   const double gather_left = std::max(0.0, kCommunicationOverCompute - gradient_s - overlapped / 3);
   rows.push_back({name + ".bound", 1 + reduction_left + gather_left, "ratio", 0,
                   1 + reduction_left + kCommunicationOverCompute - gradient_s,

@@ -48,11 +48,12 @@ TEST_F(Hosts, TrainToTheSameBitsOverAnyLink) {
   if (!launch(1, "far", "true")) GTEST_SKIP() << "skipped because " << log_;
   EXPECT_THAT(log_, HasSubstr("exit code 0"));
   EXPECT_EQ(steps_of(run_.output("far")), expected);
-  // Each of two ranks sends half of the gradients, then half of the sums; every step, in fp32.
+  // Each of two ranks sends half of the gradients, then half of the sums; every step, in fp32. Of the embedding's, less than a tenth of all,
+  // the rows of tokens that a step has not seen stay behind.
   const auto at = log_.find(" parameters, ");
   ASSERT_NE(at, std::string::npos) << log_;
   const double parameters = std::stod(log_.substr(log_.rfind(' ', at - 1) + 1)), whole = 6 * parameters * 4;
-  EXPECT_GT(bytes_sent(), whole);
+  EXPECT_GT(bytes_sent(), 0.9 * whole);
   EXPECT_LT(bytes_sent(), 1.1 * whole);
 
   const double free_s = took_s_, rate_bytes = 100e6 / 8;
@@ -64,14 +65,14 @@ TEST_F(Hosts, TrainToTheSameBitsOverAnyLink) {
   EXPECT_GT(took_s_, 0.8 * whole / rate_bytes) << "the link was not slow; free it took " << free_s << " s";
 }
 
-// Sums are made on each host first: what goes between hosts is what two ranks, one on each, would send.
+// Sums are made on each host first: what goes between hosts is what two ranks, one on each, would send; without zeros, as above.
 TEST_F(Hosts, SumsGoBetweenHostsOnce) {
   if (!launch(2, "by-host", "true")) GTEST_SKIP() << "skipped because " << log_;
   EXPECT_THAT(log_, AllOf(HasSubstr("exit code 0"), HasSubstr("4 processes on 2 machines")));
   const auto at = log_.find(" parameters, ");
   ASSERT_NE(at, std::string::npos) << log_;
   const double parameters = std::stod(log_.substr(log_.rfind(' ', at - 1) + 1)), flat = 2 * 6 * parameters * 4;
-  EXPECT_GT(bytes_sent(), flat / 2);
+  EXPECT_GT(bytes_sent(), 0.9 * flat / 2);
   EXPECT_LT(bytes_sent(), 1.2 * flat / 2);  // control frames too
 }
 
