@@ -122,6 +122,8 @@ std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
   std::vector<std::string> all{absl::StrCat("--parallelism.pipeline=", pipeline),
                                absl::StrCat("--model.tied_embeddings=", tied ? "true" : "false"),
                                "--training.dtype=" + dtype};
+  if (gpipe) all.push_back("--parallelism.schedule=gpipe");
+  if (micro_batches > 0) all.push_back(absl::StrCat("--training.global_batch=", micro_batches * replicas));
   if (replicas > 1) {
     for (auto text : {absl::StrCat("--parallelism.data_parallel=", replicas), absl::StrCat("--parallelism.zero=", zero),
                       absl::StrCat("--parallelism.prefetch=", prefetch), absl::StrCat("--parallelism.shard_group=", shard_group),
@@ -145,7 +147,8 @@ std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
 
 std::string JobShape::describe() const {
   return absl::StrCat(replicas > 1 ? absl::StrCat(replicas, " replicas, ZeRO-", zero, shard_group > 0 ? absl::StrCat(" in groups of ", shard_group) : "", ", ") : "", "pipeline ", pipeline,
-                      parts > 1 ? absl::StrCat(" in ", parts, " processes each") : "", tied ? ", tied" : "", evaluate ? ", evaluation" : "",
+                      parts > 1 ? absl::StrCat(" in ", parts, " processes each") : "", gpipe ? ", gpipe" : "", micro_batches > 0 ? absl::StrCat(", ", micro_batches, " micro-batches") : "",
+                      tied ? ", tied" : "", evaluate ? ", evaluation" : "",
                       save ? ", saves" : "", pulls ? ", pulled" : "");
 }
 

@@ -64,6 +64,8 @@ struct JobShape {
   int parts = 1;                // processes of each replica
   int layers = 2;               // of several replicas; one has 4
   std::string dtype = "fp32";
+  int micro_batches = 0;        // of a step and replica; 0: as the config says
+  bool gpipe = false;
 
   int world() const { return replicas * parts; }
   // Goes through all of them as the seed goes up.
