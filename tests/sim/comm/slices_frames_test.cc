@@ -8,9 +8,9 @@ namespace troupe::test {
 namespace {
 
 // Rank 0 fetches a slice of rank 1.
-class Asker : public ByHand {
+class Fetcher : public ByHand {
  public:
-  Asker() : ByHand(3, comm::Channel::kSlices), slices(transport()) {
+  Fetcher() : ByHand(3, comm::Channel::kSlices), slices(transport()) {
     start();
     slices.fetch(Rank(1), comm::SliceId(4), 9, into, [this](Status status) {
       EXPECT_FALSE(end) << "ended twice";
@@ -20,7 +20,7 @@ class Asker : public ByHand {
     EXPECT_EQ(of(1).size(), 1u);
     question = of(1).front().header;
   }
-  ~Asker() { transport().stop(); }
+  ~Fetcher() { transport().stop(); }
   // The question with a bulk is its answer, but for the kind.
   Sent& answer(int from, std::byte value) {
     auto header = question;
@@ -34,7 +34,7 @@ class Asker : public ByHand {
 };
 
 TEST(SlicesFrames, OnlyTheOwnerAnswers) {
-  Asker asker;
+  Fetcher asker;
   const auto& forged = asker.answer(2, std::byte{2});
   asker.run();
   EXPECT_TRUE(forged.end && absl::IsCancelled(*forged.end));
@@ -46,7 +46,7 @@ TEST(SlicesFrames, OnlyTheOwnerAnswers) {
 }
 
 TEST(SlicesFrames, ASecondAnswerChangesNothing) {
-  Asker asker;
+  Fetcher asker;
   const auto &first = asker.answer(1, std::byte{1}), &second = asker.answer(1, std::byte{2});
   asker.run();
   EXPECT_EQ(asker.end, ok());
@@ -57,7 +57,7 @@ TEST(SlicesFrames, ASecondAnswerChangesNothing) {
 
 // The transport still writes: the memory is its asker's again when that has ended, not before.
 TEST(SlicesFrames, AFetchThatIsUnderWayEndsOnce) {
-  Asker asker;
+  Fetcher asker;
   bool came = false;
   asker.answer(1, std::byte{1});
   for (int events = 0; events < 1'000 && !came; ++events) {

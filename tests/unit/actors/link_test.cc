@@ -158,6 +158,31 @@ TEST_F(LinkTest, RefusesBytesThatAreNoMessage) {
   EXPECT_GT(there_link_.refused(), 10'000);
 }
 
+// Each of them is counted, and nothing of it comes through.
+TEST_F(LinkTest, AMessageCutShortIsRefused) {
+  comm::LocalHub hub(2);
+  const auto here = hub.transport(Rank(0)), there = hub.transport(Rank(1));
+  std::vector<std::byte> whole;
+  there->handle(comm::Channel::kActors, [&](const comm::Arrival& arrival) { whole.assign(arrival.header().begin(), arrival.header().end()); });
+  Link link(*here);
+  actor::System system;
+  const auto remote = link.remote(system, Rank(1), "ledger");
+  system.start();
+  ASSERT_TRUE(here->start().ok() && there->start().ok());
+  remote.send(StepFed{StepId(3), 1, 2, 3});
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (there->counters().frames_received == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  there->stop();
+  here->stop();
+  ASSERT_GT(whole.size(), 10u);
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    here_transport_->send({.to = Rank(1), .channel = comm::Channel::kActors, .header = std::span(whole).first(length)});
+  }
+  here_transport_->send({.to = Rank(1), .channel = comm::Channel::kActors, .header = whole});
+  EXPECT_EQ(listener_.all(1).front().step, StepId(3));
+  EXPECT_EQ(there_link_.refused(), static_cast<std::int64_t>(whole.size()));
+}
+
 TEST(Fields, RefuseABitMoreOrLess) {
   JobEnded message{absl::AbortedError("because")};
   std::vector<std::byte> bytes;

@@ -61,7 +61,8 @@ class ParameterShardTest : public testing::Test {
   models::BlockLayout layout_;
   plan::ShardMemory memory_;
   actor::SimWorld world_{11};
-  device::SimStream& compute_ = world_.add_stream("compute", [](std::uint64_t) { return 1'000; });
+  std::int64_t kernel_ns_ = 1'000;
+  device::SimStream& compute_ = world_.add_stream("compute", [this](std::uint64_t) { return kernel_ns_; });
   device::SimStream& copy_ = world_.add_stream("copy", [](std::uint64_t) { return 1'000'000; });
   DeviceLoop& device_ = world_.system().add<DeviceLoop>("device", compute_, world_.clock());
   test::Inbox<ShardUpdated, NormMeasured>& ledger_ = world_.system().add<test::Inbox<ShardUpdated, NormMeasured>>("ledger");
@@ -257,6 +258,24 @@ TEST_F(ParameterShardTest, TheSnapshotIsOfOneStep) {
   EXPECT_EQ(values(memory_.snapshot_v), v);
   EXPECT_NE(values(memory_.master), master);  // the update did come
   EXPECT_EQ(ledger_.last<ShardUpdated>().step, StepId(2));
+}
+
+// It is asked for when the update has been enqueued, not when it is done.
+TEST_F(ParameterShardTest, TheSnapshotWaitsForTheUpdateItIsOf) {
+  begin(false);
+  set(memory_.gradient, 2);
+  tell(BlockGradientReady{StepId(1)});
+  kernel_ns_ = 1'000'000'000;
+  const auto before = ledger_.count<ShardUpdated>();
+  shard_.send(decide(1));
+  ASSERT_TRUE(world_.run(10'000, [&] { return ledger_.count<ShardUpdated>() > before; }).ok());
+  const auto old = values(memory_.master);
+  tell(SnapshotRequested{StepId(1)});
+  ASSERT_EQ(writer_.count<SnapshotTaken>(), 1u);
+  EXPECT_NE(values(memory_.master), old) << "the update was done before it was asked";
+  EXPECT_EQ(values(memory_.snapshot_master), values(memory_.master));
+  EXPECT_EQ(values(memory_.snapshot_m), values(memory_.m));
+  EXPECT_EQ(values(memory_.snapshot_v), values(memory_.v));
 }
 
 TEST_F(ParameterShardTest, TakesASnapshotOfAnotherStepForABug) {

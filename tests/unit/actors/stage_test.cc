@@ -48,12 +48,14 @@ class Neighbours final : public actor::Actor {
 // The second of two stages of a tiny model.
 class Stage : public testing::Test {
  protected:
-  void begin(int max_operations) {
+  // `gathers`: its weights are asked for, and the test opens the gates.
+  void begin(int max_operations, bool gathers = false, int prefetch = 1) {
     const auto job = plan::parse_job_config(test::tiny_config("corpus", "run"), "test.toml", {"--parallelism.pipeline=2"});
     ASSERT_TRUE(job.ok()) << job.status();
     auto plan = plan::make_plan(*job, {.threads = 1}, kernels::ref::table());
     ASSERT_TRUE(plan.ok()) << plan.status();
     plan_ = *std::move(plan);
+    plan_.prefetch = prefetch;
     const auto& shape = plan_.stages.back();
     pool_ = std::make_unique<device::BufferPool>(plan_.pool_bytes);
     device::PoolAllocator from(*pool_);
@@ -78,6 +80,8 @@ class Stage : public testing::Test {
     }
     setup.projection = models::BlockWeights(plan_.blocks.back(), shards_.back().weights.view())[models::Role::kHead];
     setup.projection_gradient = models::BlockGradients(plan_.blocks.back(), shards_.back().gradient.view())[models::Role::kHead];
+    weights_ = &system.add<test::Inbox<WeightsWanted>>("weights");
+    if (gathers) setup.whole_weights = weights_->self();
     stage_ = &system.add<actors::Stage>("stage-1", std::move(setup));
     stage_->connect_to(device_->self(), listener.self());
     actor::connect(neighbours_->batch, stage_->batch, {.credits = shape.batch_credits});
@@ -103,6 +107,7 @@ class Stage : public testing::Test {
   Neighbours* neighbours_ = nullptr;
   actors::Stage* stage_ = nullptr;
   test::Inbox<StepLossMeasured, BlockGradientReady>* listener_ = nullptr;
+  test::Inbox<WeightsWanted>* weights_ = nullptr;
 };
 
 TEST_F(Stage, SaysReadyAndStartsNothingWhileTheDeviceHasNoRoom) {
@@ -172,6 +177,40 @@ TEST_F(Stage, TellsLossAndGradientsWhenItsShareHasEnded) {
   EXPECT_EQ(listener_->last<BlockGradientReady>().step, StepId(2));
   EXPECT_EQ(listener_->last<StepLossMeasured>().total.tokens, 0);
   EXPECT_EQ(listener_->last<StepLossMeasured>().total.loss, 0);
+}
+
+// It has the step's weights before its sums are told: else others might write the next ones first.
+TEST_F(Stage, AShareOfNoneWaitsForTheWeightsOfItsStep) {
+  begin(256, true);
+  stage_->self().send(ShareEnded{StepId(4), 0});
+  settle();
+  std::vector<int> blocks;
+  for (std::size_t opened = 0; opened < weights_->count<WeightsWanted>(); ++opened) {
+    EXPECT_EQ(listener_->count<BlockGradientReady>(), 0u) << "after the weights of " << opened << " blocks";
+    EXPECT_EQ(listener_->count<StepLossMeasured>(), 0u);
+    const auto wanted = weights_->of<WeightsWanted>()[opened];
+    EXPECT_EQ(wanted.step, StepId(4));
+    blocks.push_back(wanted.block.value);
+    device_->self().send(OpenGate{wanted.gate});
+    settle();
+  }
+  EXPECT_THAT(blocks, testing::ElementsAre(3, 4, 5));  // two layers and the head
+  EXPECT_EQ(listener_->count<BlockGradientReady>(), 3u);
+  EXPECT_EQ(listener_->count<StepLossMeasured>(), 1u);
+}
+
+TEST_F(Stage, AsksForAsManyBlocksAheadAsItPrefetches) {
+  for (const int prefetch : {0, 1, 2}) {
+    begin(256, true, prefetch);
+    deliver({.batches = 1, .activations = 1});
+    EXPECT_EQ(weights_->count<WeightsWanted>(), static_cast<std::size_t>(prefetch + 1));
+    device_->self().send(OpenGate{weights_->of<WeightsWanted>().front().gate});
+    settle();
+    EXPECT_EQ(weights_->count<WeightsWanted>(), static_cast<std::size_t>(std::min(prefetch + 2, 3)));  // it is at the second of three
+    world_.reset();
+    shards_.clear();
+    memory_ = {};
+  }
 }
 
 }  // namespace
