@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -240,6 +242,62 @@ TEST_F(Training, ResumesOnAnotherNumberOfReplicas) {
                           kernels::cpu::table()).status.ok());
       expect_close(whole, run_job(config, wide(after), kernels::cpu::table()), 1e-6);
     }
+  }
+}
+
+// Stages, replicas, groups that shard between them, tied or not: the norm before the first update, which is clipped by it, is one rank's; so
+// are the losses after it. CASES T35, T42.
+TEST_F(Training, EveryMixHasTheNormAndTheClippedUpdateOfOneRank) {
+  for (const char* tied : {"--model.tied_embeddings=false", "--model.tied_embeddings=true"}) {
+    const std::vector<std::string> clips{tied, "--training.max_norm=0.05", "--training.steps=3"};
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), clips.begin(), clips.end());
+      return wide(more);
+    };
+    const auto one = run(with({}));
+    ASSERT_TRUE(one.status.ok()) << one.status;
+    for (const double norm : one.norms) EXPECT_GT(norm, 0.05 * 2) << "nothing is clipped";
+    const auto unclipped = run(wide({tied, "--training.max_norm=0", "--training.steps=3"}));
+    EXPECT_GT(std::abs(unclipped.losses.back() / one.losses.back() - 1), 1e-5) << "clipping changes nothing here";
+    struct Mix {
+      std::vector<std::string> shape;
+      int processes = 0;
+    };
+    const Mix mixes[] = {{{"--parallelism.data_parallel=4", "--parallelism.shard_group=2", "--parallelism.pipeline=2", "--parallelism.zero=1"}},
+                         {{"--parallelism.data_parallel=4", "--parallelism.shard_group=2", "--parallelism.pipeline=2", "--parallelism.zero=2"}, 8},
+                         {{"--parallelism.data_parallel=4", "--parallelism.shard_group=2", "--parallelism.pipeline=2", "--parallelism.zero=3"}, 8},
+                         {{"--parallelism.data_parallel=2", "--parallelism.pipeline=4", "--parallelism.zero=0"}, 4},
+                         {{"--parallelism.data_parallel=2", "--parallelism.pipeline=4", "--parallelism.zero=1"}, 8},
+                         {{"--parallelism.data_parallel=2", "--parallelism.pipeline=2", "--parallelism.zero=3"}}};
+    for (const auto& mix : mixes) {
+      auto shape = clips;
+      shape.insert(shape.end(), mix.shape.begin(), mix.shape.end());
+      const auto mixed = run(wide(shape), mix.processes);
+      expect_close(one, mixed, 1e-6);
+      EXPECT_NEAR(mixed.norms.front() / one.norms.front(), 1, 1e-6);
+    }
+  }
+}
+
+// CASES T27: an epoch that is no number of steps, nor the same for each replica, ends within a step, for all in the same; each sample is used
+// as often as with one.
+TEST_F(Training, AnEpochThatDoesNotDivideEndsForAllReplicasInTheSameStep) {
+  TemporaryFolder small;
+  const std::string corpus = make_corpus(small.path(), 5);
+  const auto tokens = std::filesystem::file_size(corpus + ".bin") / 2;
+  const auto run_on = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--training.global_batch=4", "--training.steps=40", "--optimizer.lr=0.001"});
+    return run_job(tiny_config(corpus, absl::StrCat(folder_.path(), "/epochs-", runs_++)), more, kernels::cpu::table());
+  };
+  const auto sequences = (tokens - 1) / 16;
+  ASSERT_NE(sequences % 4, 0u) << "the corpus divides";
+  ASSERT_GT(40u * 4u, 3 * sequences) << "the epochs are too long";
+  const auto one = run_on({});
+  ASSERT_TRUE(one.status.ok()) << one.status;
+  for (const char* replicas : {"--parallelism.data_parallel=2", "--parallelism.data_parallel=4"}) {
+    const auto more = run_on({replicas, "--parallelism.zero=1"});
+    ASSERT_EQ(more.steps.size(), 40u);
+    expect_close(one, more, 1e-6);  // also the samples
   }
 }
 

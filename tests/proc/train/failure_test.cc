@@ -101,7 +101,7 @@ TEST_F(Failure, AShortStopIsNoDeath) {  // CASES A15
 }
 
 // CASES T25: a rank that lives, for all that is known, and does not come.
-TEST_F(Failure, ARankThatIsWaitedForIsNamedWithWhatWaits) {
+TEST_F(Failure, ARankThatIsWaitedForIsNamedWithWhatWaits) {  // CASES A02: who has not sent what
   begin(4, {"--job.heartbeat_timeout_s=100", "--limits.shutdown_seconds=200"});
   const pid_t rank = pid_of_rank(output(), 2);
   kill(rank, SIGSTOP);

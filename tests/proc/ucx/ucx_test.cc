@@ -169,14 +169,14 @@ class UcxProcesses : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Over, UcxProcesses, testing::ValuesIn(kWays),
                          [](const auto& each) { return std::string(each.param); });
 
-TEST_P(UcxProcesses, TheFirstMessageMayBeBig) {
+TEST_P(UcxProcesses, TheFirstMessageMayBeBig) {  // CASES A27
   auto peers = start_peers(2, {.transports = GetParam()});
   peers[0]->tell("flood 1 " + std::to_string(kBulkBytes) + " 1");
   EXPECT_EQ(peers[1]->expect("got"), std::to_string(kBulkBytes) + " good");
   peers[0]->expect("flooded");
 }
 
-TEST_P(UcxProcesses, ControlDoesNotWaitBehindBulk) {
+TEST_P(UcxProcesses, ControlDoesNotWaitBehindBulk) {  // CASES A09
   auto peers = start_peers(2, {.transports = GetParam()});
   peers[0]->tell("flood 1 " + std::to_string(kBulkBytes) + " 1");  // the receiver gets its buffer
   peers[0]->expect("flooded");

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "comm/collective/wire.h"
 #include "runtime/actor/sim_world.h"
@@ -107,6 +109,59 @@ TEST(GroupOfOne, IsTheIdentity) {
         EXPECT_TRUE((into.empty() ? bytes : into) == before) << comm::name(of) << " of " << elements << " x " << device::name(type);
         EXPECT_EQ(alone.transport().counters().frames_sent, 0);
         alone.stop();
+      }
+    }
+  }
+}
+
+// CASES T46: sums of bf16 are made in fp32, so their error does not grow with the number of ranks: one rounding, or two over nodes.
+TEST(GroupOfMany, RoundsASumOnceHoweverManyRanksThereAre) {
+  using device::bfloat16;
+  constexpr std::int64_t kElements = 3'000;
+  for (const int ranks : {2, 12, 48}) {
+    for (const int per_node : {ranks, 8}) {
+      for (const auto kind : {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter}) {
+        VirtualClock clock;
+        comm::SimNetwork network(clock, {.world = ranks, .seed = 2});
+        std::vector<Rank> members;
+        std::vector<int> nodes;
+        for (int rank = 0; rank < ranks; ++rank) members.push_back(Rank(rank)), nodes.push_back(rank / per_node);
+        std::vector<std::unique_ptr<comm::Transport>> transports;
+        std::vector<std::unique_ptr<comm::CollectiveEngine>> engines;
+        std::vector<std::vector<bfloat16>> values(members.size(), std::vector<bfloat16>(kElements));
+        std::vector<double> exact(kElements);
+        Draws draws(static_cast<std::uint64_t>(ranks), 46);
+        int ended = 0;
+        const auto parts = Parts::equal(kElements, ranks);
+        for (const Rank rank : members) {
+          auto& mine = values[static_cast<std::size_t>(rank.value)];
+          for (std::size_t i = 0; i < mine.size(); ++i) {
+            mine[i] = bfloat16(static_cast<float>(1'000 + draws.below(1'000)) * 1e-3f);
+            exact[i] += static_cast<double>(static_cast<float>(mine[i]));
+          }
+          transports.push_back(network.transport(rank));
+          engines.push_back(std::make_unique<comm::CollectiveEngine>(*transports.back()));
+          engines.back()->add_group(GroupId(1), members, nodes);
+        }
+        for (const Rank rank : members) {
+          const auto at = static_cast<std::size_t>(rank.value);
+          ASSERT_TRUE(transports[at]->start().ok());
+          engines[at]->start(GroupId(1), OperationId(1), {.kind = kind, .type = DType::kBF16, .data = reinterpret_cast<std::byte*>(values[at].data()), .parts = parts},
+                             [&](const Status& status) { ended += status.ok() ? 1 : 0; });
+        }
+        ASSERT_TRUE(test::run(clock, network));
+        EXPECT_EQ(ended, ranks);
+        double worst = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const bool all = kind == CollectiveKind::kAllReduce;
+          for (std::int64_t i = all ? 0 : parts.begin(rank); i < (all ? kElements : parts.end(rank)); ++i) {
+            const double got = static_cast<double>(static_cast<float>(values[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)]));
+            worst = std::max(worst, std::abs(got / exact[static_cast<std::size_t>(i)] - 1));
+          }
+        }
+        const double rounding = 1.0 / 256;  // half a unit of 8 bits
+        EXPECT_LE(worst, per_node < ranks ? 2.05 * rounding : 1.02 * rounding) << ranks << " ranks, " << per_node << " on a node";
+        for (auto& transport : transports) transport->stop();
       }
     }
   }

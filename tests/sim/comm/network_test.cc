@@ -160,7 +160,7 @@ class Exchange {
   std::map<std::pair<Rank, Rank>, std::int64_t> downs_;   // (who was told, of whom) -> when
 };
 
-TEST(SimNetwork, LosesAndDoublesNothingOnALiveLink) {
+TEST(SimNetwork, LosesAndDoublesNothingOnALiveLink) {  // CASES A02
   const std::uint64_t count = seeds(2'000, 100);
   std::int64_t arrivals = 0, events = 0;
   for (std::uint64_t seed = 0; seed < count && !testing::Test::HasFailure(); ++seed) {

@@ -242,7 +242,7 @@ TEST_F(Ledger, FailsAfterTooManySkipsInARow) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("2 steps in a row were skipped, the last one (step 2) because loss is nan"));
 }
 
-TEST_F(Ledger, PutsASaveOffWhileOneIsBeingWritten) {
+TEST_F(Ledger, PutsASaveOffWhileOneIsBeingWritten) {  // CASES T16
   begin({"--training.steps=9", "--checkpoint.interval=2"});
   whole_step(1);
   EXPECT_THAT(saves(), ElementsAre());

@@ -114,6 +114,7 @@ TEST(Plan, CountsWhatAParameterTakes) {
 }
 
 // Per parameter of the model: bf16 weights 2, master 4, moments 8, gradient sums 4 (a tied embedding has two), each whole or a quarter.
+// CASES T16: a save takes memory for this rank's own part, whatever is split. T46: sums of gradients are fp32 where compute is bf16.
 TEST(Plan, EachZeroStageSplitsOneMoreThing) {
   for (int zero = 0; zero <= 3; ++zero) {
     const auto job = parse_job_config("[model]\nname = \"gpt2-124m\"\n[training]\nseq_len = 512\n", "test.toml",
@@ -129,6 +130,7 @@ TEST(Plan, EachZeroStageSplitsOneMoreThing) {
     EXPECT_NEAR(bytes("parameters") / (4 * parameters * part(1)), 1, 0.02) << zero;
     EXPECT_NEAR(bytes("optimizer") / (8 * parameters * part(1)), 1, 0.02) << zero;
     EXPECT_NEAR(bytes("gradients") / (4 * (parameters + tied) * part(2)), 1, 0.02) << zero;
+    EXPECT_NEAR(bytes("snapshot") / (12 * parameters * 0.25), 1, 0.02) << zero;  // what it writes itself
     // what passes through: bounded by the plan, not by the model's depth
     const double largest = static_cast<double>(plan->blocks.front().elements);
     EXPECT_EQ(plan->memory_bytes.contains("gathered weights"), zero == 3);
