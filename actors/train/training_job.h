@@ -45,7 +45,7 @@ struct World {
   int max_operations = 256;          // of the device loop
   // To the other ranks, not started yet; null where there is one rank. The job starts it, and stops it if it fails.
   comm::Transport* transport = nullptr;
-  // By rank: ranks of one machine have a number in common, and sums go between machines once. Empty: all are on one.
+  // By rank: ranks of one machine have a number in common; sums and pulled weights go between machines once. Empty: all are on one.
   std::vector<int> node_of{};
 
   static World on_this_machine(const kernels::Table& kernels, const Clock& clock);
@@ -127,6 +127,7 @@ class TrainingJob {
   void expose(const Actors& all);
   void connect(const Actors& all);
   BlockTensorsOfStage resident_tensors(BlockIndex block) const;
+  std::vector<Rank> machine_mates() const;
   WholeWeights& add_whole_weights(const actor::Ref& device);
   WeightRooms::Fetch fetches_weights() const;
   std::function<void(StepId)> tells_written(BlockIndex block, const WholeWeights* whole) const;

@@ -83,7 +83,7 @@ void TrainingJob::make_streams() {
 void TrainingJob::join_others(Actors& all) {
   engine_ = std::make_unique<comm::CollectiveEngine>(*world_.transport);
   link_ = std::make_unique<Link>(*world_.transport);
-  slices_ = std::make_unique<comm::Slices>(*world_.transport);
+  slices_ = std::make_unique<comm::Slices>(*world_.transport, machine_mates());
   if (share().splits_optimizer()) all.whole_weights = &add_whole_weights(all.device->self());
   if (edges_) far_ = std::make_unique<FarEdges>(*system_, *world_.transport, *edges_);
 
@@ -253,6 +253,17 @@ BlockTensorsOfStage TrainingJob::resident_tensors(BlockIndex block) const {
   if (!share().splits_weights(layout)) tensors.weights = models::BlockWeights(layout, shard.weights.view());
   if (!share().splits_gradients()) tensors.gradients = models::BlockGradients(layout, shard.gradient.view());
   return tensors;
+}
+
+// Those of its group and its part of the stages that share its machine: they pull the same weights.
+std::vector<Rank> TrainingJob::machine_mates() const {
+  std::vector<Rank> mates;
+  const auto node = [this](Rank rank) { return world_.node_of.empty() ? 0 : world_.node_of[static_cast<std::size_t>(rank.value)]; };
+  for (int member = 0; member < share().members(); ++member) {
+    const Rank rank = plan_.placement.rank_of(share().first_of_group() + member, part_);
+    if (node(rank) == node(rank_)) mates.push_back(rank);
+  }
+  return mates;
 }
 
 // This replica's part of every block is shown to the others of its group, who fetch it after each update.

@@ -12,6 +12,7 @@
 // Invariants: SimNetwork.LosesAndDoublesNothingOnALiveLink, SimNetwork.TheSameSeedIsTheSameRun.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,6 +47,7 @@ class SimNetwork final : public device::SimRunnable {
     std::int64_t sent = 0;     // frames
     std::int64_t arrived = 0;
     std::int64_t lost = 0;     // the receiver had ended, or took the sender for down
+    std::array<std::int64_t, kChannels> bulk_bytes{};  // sent, by channel
   };
 
   // `clock` is the world's and outlives the network.

@@ -101,6 +101,7 @@ void SimTransport::send(Frame frame) {
     carried.assign(frame.bulk.begin(), frame.bulk.end());
     network_.enqueue(rank_, network_.clock_.now_ns() + network_.delay_ns(rank_, rank_, 0), {.act = [this, number] { complete(number, ok()); }});
   }
+  network_.pair(to, rank_).traffic.bulk_bytes[static_cast<std::size_t>(frame.channel)] += static_cast<std::int64_t>(frame.bulk.size());
   network_.carry_frame(rank_, to, frame.channel, frame.lane,
                        [&network = network_, from = rank_, to, channel = frame.channel, offer = offered ? number : 0,
                         header = std::vector<std::byte>(frame.header.begin(), frame.header.end()),

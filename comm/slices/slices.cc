@@ -1,63 +1,17 @@
 #include "comm/slices/slices.h"
 
-#include <array>
-#include <bit>
-#include <cstring>
-#include <optional>
+#include <algorithm>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 
 namespace troupe::comm {
-namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
+using Kind = SliceHeader::Kind;
 
-enum class Kind : std::uint8_t {
-  kAsk,      // for `bytes` of slice `id`, in that version
-  kAnswer,   // bulk: the bytes
-  kRefusal,  // followed by the reason
-};
-
-// The frame's header: kind, id, ticket, version, bytes; little-endian, without gaps.
-struct Header {
-  Kind kind = Kind::kAsk;
-  std::int32_t id = 0;
-  std::int64_t ticket = 0, version = 0, bytes = 0;
-};
-constexpr std::size_t kHeaderBytes = 32;
-
-std::vector<std::byte> encode(const Header& header, const std::string& text = "") {
-  std::vector<std::byte> bytes(kHeaderBytes + text.size());
-  const auto kind = static_cast<std::int32_t>(header.kind);
-  std::memcpy(bytes.data(), &kind, 4);
-  std::memcpy(bytes.data() + 4, &header.id, 4);
-  std::memcpy(bytes.data() + 8, &header.ticket, 8);
-  std::memcpy(bytes.data() + 16, &header.version, 8);
-  std::memcpy(bytes.data() + 24, &header.bytes, 8);
-  std::memcpy(bytes.data() + kHeaderBytes, text.data(), text.size());
-  return bytes;
-}
-
-std::optional<Header> decode(std::span<const std::byte> bytes) {
-  if (bytes.size() < kHeaderBytes) return std::nullopt;
-  Header header;
-  std::int32_t kind = 0;
-  std::memcpy(&kind, bytes.data(), 4);
-  std::memcpy(&header.id, bytes.data() + 4, 4);
-  std::memcpy(&header.ticket, bytes.data() + 8, 8);
-  std::memcpy(&header.version, bytes.data() + 16, 8);
-  std::memcpy(&header.bytes, bytes.data() + 24, 8);
-  if (kind < 0 || kind > static_cast<std::int32_t>(Kind::kRefusal)) return std::nullopt;
-  header.kind = static_cast<Kind>(kind);
-  return header;
-}
-
-}  // namespace
-
-Slices::Slices(Transport& transport) : transport_(transport) {
+Slices::Slices(Transport& transport, std::vector<Rank> mates) : transport_(transport), mates_(std::move(mates)) {
   transport.handle(Channel::kSlices, [this](Arrival arrival) { arrive(std::move(arrival)); });
 }
 
@@ -77,39 +31,117 @@ void Slices::publish(SliceId id, std::int64_t version) {
 }
 
 void Slices::fetch(Rank owner, SliceId id, std::int64_t version, std::span<std::byte> into, Completion done) {
-  transport_.post([this, owner, id, version, into, done = std::move(done)]() mutable { ask(owner, id, version, into, std::move(done)); });
+  transport_.post([this, wish = Wish{.slice = {owner, id}, .version = version, .into = into, .done = std::move(done)}]() mutable {
+    begin(std::move(wish));
+  });
 }
 
-void Slices::ask(Rank owner, SliceId id, std::int64_t version, std::span<std::byte> into, Completion done) {
+bool Slices::is_mate(Rank rank) const { return std::find(mates_.begin(), mates_.end(), rank) != mates_.end(); }
+
+Rank Slices::register_of(SliceKey slice) const {
+  return mates_[(static_cast<std::size_t>(slice.id.value) + static_cast<std::size_t>(slice.owner.value)) % mates_.size()];
+}
+
+void Slices::begin(Wish wish) {
+  if (!copies_.clear(wish.into, [this](std::int64_t ticket, SliceKey slice) { withdrawn(ticket, slice); })) {
+    held_up_.push_back(std::move(wish));
+    return;
+  }
   const std::int64_t ticket = ++tickets_;
-  open_.emplace(ticket, Open{.owner = owner, .id = id, .into = into, .done = std::move(done)});
-  const auto header =
-      encode({.kind = Kind::kAsk, .id = id.value, .ticket = ticket, .version = version, .bytes = static_cast<std::int64_t>(into.size())});
-  transport_.send({.to = owner, .channel = Channel::kSlices, .header = header, .sent = [this, ticket](Status status) {
-                     if (!status.ok()) end(ticket, status);
+  const bool by_node = mates_.size() > 1 && !is_mate(wish.slice.owner) && !wish.into.empty();
+  if (by_node) copies_.add(ticket, {.slice = wish.slice, .version = wish.version, .bytes = wish.into});
+  open_.emplace(ticket, Open{.wish = std::move(wish)});
+  if (by_node) {
+    look_up(ticket, std::nullopt);
+  } else {
+    ask(ticket, std::nullopt);
+  }
+}
+
+void Slices::look_up(std::int64_t ticket, const std::optional<Fetch>& gone) {
+  Open& open = open_.at(ticket);
+  const Wish& wish = open.wish;
+  const Rank whom = register_of(wish.slice);
+  if (whom == transport_.rank()) {
+    if (gone) register_.withdraw(wish.slice, *gone);
+    return ask(ticket, register_.source(wish.slice, wish.version, {transport_.rank(), ticket}));
+  }
+  open.asked = whom;
+  open.looks_up = true;
+  const Fetch it_was = gone.value_or(Fetch{Rank(-1), 0});
+  send(whom, {.kind = Kind::kWhere, .id = wish.slice.id, .owner = wish.slice.owner, .rank = it_was.rank, .ticket = ticket, .its_ticket = it_was.ticket,
+              .version = wish.version});
+}
+
+void Slices::ask(std::int64_t ticket, const std::optional<Fetch>& from) {
+  Open& open = open_.at(ticket);
+  const Wish& wish = open.wish;
+  open.looks_up = false;
+  open.from = from.value_or(Fetch{wish.slice.owner, 0});
+  open.asked = open.from.rank;
+  send(open.asked, {.kind = from ? Kind::kAskCopy : Kind::kAsk, .id = wish.slice.id, .owner = wish.slice.owner, .ticket = ticket,
+                    .its_ticket = open.from.ticket, .version = wish.version, .bytes = static_cast<std::int64_t>(wish.into.size())});
+}
+
+// Where `header.ticket` is one of ours, it ends if this cannot be sent.
+void Slices::send(Rank to, const SliceHeader& header) {
+  const bool asks = header.kind == Kind::kAsk || header.kind == Kind::kAskCopy || header.kind == Kind::kWhere;
+  transport_.send({.to = to, .channel = Channel::kSlices, .header = encode(header), .sent = [this, asks, ticket = header.ticket](Status status) {
+                     if (asks && !status.ok()) end(ticket, status);
                    }});
 }
 
 void Slices::arrive(Arrival arrival) {
   const auto header = decode(arrival.header());
   if (!header) return;
+  const Rank from = arrival.from();
   if (header->kind == Kind::kAsk) {
-    return answer({.from = arrival.from(), .id = SliceId(header->id), .ticket = header->ticket, .version = header->version, .bytes = header->bytes});
+    return answer({.from = from, .id = header->id, .ticket = header->ticket, .version = header->version, .bytes = header->bytes});
   }
+  if (header->kind == Kind::kAnswer || header->kind == Kind::kRefusal) return answered(std::move(arrival), *header);
+  if (!is_mate(from)) return;
+  const SliceKey slice{header->owner, header->id};
   const auto found = open_.find(header->ticket);
-  if (found == open_.end() || found->second.owner != arrival.from() || found->second.coming) return;
+  const bool awaited = found != open_.end() && found->second.asked == from && !found->second.coming;
+  switch (header->kind) {
+    case Kind::kWhere: {
+      if (register_of(slice) != transport_.rank()) return;
+      if (header->rank.value >= 0) register_.withdraw(slice, {header->rank, header->its_ticket});
+      const auto source = register_.source(slice, header->version, {from, header->ticket});
+      const Fetch there = source.value_or(Fetch{slice.owner, 0});
+      return send(from, {.kind = Kind::kThere, .rank = there.rank, .ticket = header->ticket, .its_ticket = there.ticket});
+    }
+    case Kind::kWithdrawn: return register_.withdraw(slice, {from, header->ticket});
+    case Kind::kAskCopy: return give_copy(from, *header);
+    case Kind::kThere:
+      if (!awaited || !found->second.looks_up) return;
+      if (header->rank == found->second.wish.slice.owner) return ask(header->ticket, std::nullopt);
+      if (is_mate(header->rank)) ask(header->ticket, Fetch{header->rank, header->its_ticket});
+      return;
+    case Kind::kGone:
+      if (awaited && !found->second.looks_up && is_mate(found->second.asked)) look_up(header->ticket, found->second.from);
+      return;
+    default: return;
+  }
+}
+
+void Slices::answered(Arrival arrival, const SliceHeader& header) {
+  const auto found = open_.find(header.ticket);
+  if (found == open_.end() || found->second.asked != arrival.from() || found->second.looks_up || found->second.coming) return;
   Open& open = found->second;
-  if (header->kind == Kind::kRefusal) {
-    const auto text = arrival.header().subspan(kHeaderBytes);
-    return end(header->ticket, absl::FailedPreconditionError(std::string(reinterpret_cast<const char*>(text.data()), text.size())));
+  const Wish& wish = open.wish;
+  if (header.kind == Kind::kRefusal) {
+    const auto text = arrival.header().subspan(kSliceHeaderBytes);
+    return end(header.ticket, absl::FailedPreconditionError(std::string(reinterpret_cast<const char*>(text.data()), text.size())));
   }
-  if (arrival.bulk_bytes() != static_cast<std::int64_t>(open.into.size())) {
-    return end(header->ticket, absl::FailedPreconditionError(absl::StrCat("rank ", open.owner.value, " sent ", arrival.bulk_bytes(), " bytes of slice ",
-                                                                          open.id.value, ", ", open.into.size(), " were asked for")));
+  if (arrival.bulk_bytes() != static_cast<std::int64_t>(wish.into.size())) {
+    return end(header.ticket,
+               absl::FailedPreconditionError(absl::StrCat("rank ", open.asked.value, " sent ", arrival.bulk_bytes(), " bytes of slice ",
+                                                          wish.slice.id.value, ", ", wish.into.size(), " were asked for")));
   }
-  if (open.into.empty()) return end(header->ticket, ok());
+  if (wish.into.empty()) return end(header.ticket, ok());
   open.coming = true;
-  arrival.fetch(open.into.data(), [this, ticket = header->ticket](const Status& status) { end(ticket, status); });
+  arrival.fetch(wish.into.data(), [this, ticket = header.ticket](const Status& status) { end(ticket, status); });
 }
 
 void Slices::answer(const Ask& ask) {
@@ -127,7 +159,7 @@ void Slices::answer(const Ask& ask) {
     early_.push_back(ask);
     return;
   }
-  Header header{.kind = Kind::kAnswer, .id = ask.id.value, .ticket = ask.ticket, .version = ask.version, .bytes = ask.bytes};
+  SliceHeader header{.kind = Kind::kAnswer, .id = ask.id, .owner = transport_.rank(), .ticket = ask.ticket, .version = ask.version, .bytes = ask.bytes};
   if (!refusal.empty()) {
     header.kind = Kind::kRefusal;
     transport_.send({.to = ask.from, .channel = Channel::kSlices, .header = encode(header, refusal)});
@@ -136,18 +168,71 @@ void Slices::answer(const Ask& ask) {
   }
 }
 
+void Slices::give_copy(Rank to, const SliceHeader& header) {
+  Copies::Copy* copy = copies_.find(header.its_ticket);
+  const bool that_one = copy && copy->slice == SliceKey{header.owner, header.id} && copy->version == header.version &&
+                        static_cast<std::int64_t>(copy->bytes.size()) == header.bytes;
+  if (!that_one) return send(to, {.kind = Kind::kGone, .ticket = header.ticket});
+  const Copies::Ask ask{.from = to, .ticket = header.ticket};
+  if (copy->complete) {
+    send_copy(header.its_ticket, *copy, ask);
+  } else {
+    copy->waiting.push_back(ask);
+  }
+}
+
+void Slices::send_copy(std::int64_t ticket, Copies::Copy& copy, const Copies::Ask& ask) {
+  ++copy.taking;
+  const SliceHeader header{.kind = Kind::kAnswer, .id = copy.slice.id, .owner = copy.slice.owner, .ticket = ask.ticket, .version = copy.version,
+                           .bytes = static_cast<std::int64_t>(copy.bytes.size())};
+  transport_.send({.to = ask.from, .channel = Channel::kSlices, .lane = Lane::kBulk, .header = encode(header), .bulk = copy.bytes,
+                   .sent = [this, ticket](const Status&) {
+                     if (!copies_.taken(ticket)) return;
+                     std::vector<Wish> held_up;
+                     std::swap(held_up, held_up_);
+                     for (Wish& wish : held_up) begin(std::move(wish));
+                   }});
+}
+
+void Slices::withdrawn(std::int64_t ticket, SliceKey slice) {
+  const Rank whom = register_of(slice);
+  if (whom == transport_.rank()) {
+    register_.withdraw(slice, {whom, ticket});
+  } else {
+    send(whom, {.kind = Kind::kWithdrawn, .id = slice.id, .owner = slice.owner, .ticket = ticket});
+  }
+}
+
 void Slices::end(std::int64_t ticket, const Status& status) {
   auto open = open_.extract(ticket);
-  if (!open.empty() && open.mapped().done) open.mapped().done(status);
+  if (open.empty()) return;
+  if (Copies::Copy* copy = copies_.find(ticket)) {
+    const auto waiting = std::exchange(copy->waiting, {});
+    copy->complete = status.ok();
+    for (const auto& ask : waiting) {
+      if (status.ok()) {
+        send_copy(ticket, *copy, ask);
+      } else {
+        send(ask.from, {.kind = Kind::kGone, .ticket = ask.ticket});
+      }
+    }
+    if (!status.ok()) {
+      withdrawn(ticket, copy->slice);
+      copies_.remove(ticket);
+    }
+  }
+  if (open.mapped().wish.done) open.mapped().wish.done(status);
 }
 
 void Slices::peer_down(Rank peer, const Status& cause) {
+  register_.peer_down(peer);
+  copies_.peer_down(peer);
+  std::erase_if(early_, [peer](const Ask& ask) { return ask.from == peer; });
   std::vector<std::int64_t> gone;
   for (const auto& [ticket, open] : open_) {
-    if (open.owner == peer && !open.coming) gone.push_back(ticket);
+    if ((open.asked == peer || open.wish.slice.owner == peer) && !open.coming) gone.push_back(ticket);
   }
   for (const std::int64_t ticket : gone) end(ticket, cause);
-  std::erase_if(early_, [peer](const Ask& ask) { return ask.from == peer; });
 }
 
 }  // namespace troupe::comm

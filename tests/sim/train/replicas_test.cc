@@ -106,6 +106,51 @@ TEST_F(Replicas, HybridShardingTrainsWithTheSameBitsWhateverIsSlow) {
   }
 }
 
+// Weights go from machine to machine once for all of its ranks. Who sums first does change bits, but not how weights are pulled: the ones expected
+// are those of ZeRO-0 on the same machines, which pulls nothing. (A step is one micro-batch a replica: then every ZeRO stage has them.)
+TEST_F(Replicas, PullWeightsOncePerMachineWithTheSameBitsWhateverIsSlow) {
+  const std::vector<std::vector<int>> machines{{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {0, 1, 1, 2}};
+  const std::uint64_t count = seeds(72, 24);
+  std::map<std::pair<std::size_t, bool>, Outcome> expected;
+  double pulled = 0, between = 0;  // ZeRO-3's, two machines of two
+  for (std::uint64_t seed = 0; seed < count; ++seed) {
+    const std::size_t at = seed / 3 % machines.size();
+    const bool tied = seed % 2 == 1;
+    JobShape shape{.pipeline = seed / 12 % 2 == 1 ? 2 : 1, .tied = tied, .evaluate = true, .replicas = 4, .zero = static_cast<int>(1 + seed % 3),
+                   .prefetch = seed / 6 % 2 == 1 ? 0 : 1, .node_of = machines[at]};
+    auto& right = expected[{at, tied}];
+    if (right.losses.empty()) {
+      const JobShape whole{.tied = tied, .evaluate = true, .replicas = 4, .node_of = machines[at]};
+      right = run_trial(seed, whole, corpus_, folder(absl::StrCat("machines-", at, tied))).outcome;
+      ASSERT_TRUE(right.status.ok()) << right.status;
+    }
+    Draws draws(seed, 8);
+    const auto kind = static_cast<FaultKind>(draws.below(static_cast<int>(FaultKind::kShortCut) + 1));
+    const Fault fault = Fault::draw(kind, draws, shape.replicas, 3'000'000, comm::SimNetworkOptions().heartbeat_timeout_ns);
+    const std::string output = folder(absl::StrCat("by-machine-", seed));
+    const Trial trial = run_trial(seed, shape, corpus_, output, {.befall = [&](comm::SimNetwork& network) { fault.schedule(network); }});
+    SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), "), ", fault.describe()));
+    ASSERT_EQ(trial.broken, "");
+    ASSERT_EQ(trial.unfinished, "");
+    for (const auto& end : trial.ends) ASSERT_TRUE(end.status.ok() && end.left) << end.status;
+    ASSERT_EQ(trial.outcome.losses, right.losses);
+    ASSERT_EQ(trial.outcome.norms, right.norms);
+    ASSERT_EQ(trial.outcome.validation, right.validation);
+    const bool two_of_two = at < 2;
+    if (two_of_two && shape.zero < 3) {
+      // What each replica computes with: after the start and each step but the last the others' parts, which are half elsewhere; flat, each of the two
+      // of a machine would fetch them. After the last step, what has been asked for by the end.
+      EXPECT_GE(trial.pulled_between_nodes_bytes * 4, trial.pulled_bytes);
+    }
+    if (two_of_two && shape.zero == 3) {
+      pulled += static_cast<double>(trial.pulled_bytes);
+      between += static_cast<double>(trial.pulled_between_nodes_bytes);
+    }
+    std::filesystem::remove_all(output);
+  }
+  printf("%d seeds; ZeRO-3 on two machines of two: %.3f of the weights go between them, flat it is half\n", static_cast<int>(count), between / pulled);
+}
+
 TEST_F(Replicas, TheSameSeedIsTheSameOrder) {
   const JobShape shape{.pipeline = 2, .evaluate = true, .save = true, .replicas = 4, .zero = 1};
   const Trial one = run_trial(5, shape, corpus_, folder("one")), two = run_trial(5, shape, corpus_, folder("two"));

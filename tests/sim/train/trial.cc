@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/rng.h"
 
@@ -149,7 +150,7 @@ std::string JobShape::describe() const {
   return absl::StrCat(replicas > 1 ? absl::StrCat(replicas, " replicas, ZeRO-", zero, shard_group > 0 ? absl::StrCat(" in groups of ", shard_group) : "", ", ") : "", "pipeline ", pipeline,
                       parts > 1 ? absl::StrCat(" in ", parts, " processes each") : "", gpipe ? ", gpipe" : "", micro_batches > 0 ? absl::StrCat(", ", micro_batches, " micro-batches") : "",
                       tied ? ", tied" : "", evaluate ? ", evaluation" : "",
-                      save ? ", saves" : "", pulls ? ", pulled" : "");
+                      save ? ", saves" : "", pulls ? ", pulled" : "", node_of.empty() ? "" : absl::StrCat(", machines ", absl::StrJoin(node_of, " ")));
 }
 
 std::string broken_credits(const std::vector<std::shared_ptr<const trace::EdgeProbe>>& edges) {
@@ -271,7 +272,7 @@ Trial run_trial(std::uint64_t seed, const JobShape& shape, const std::string& co
       runs = [&network, rank] { return network->runs(rank); };
     }
     actors::World world{.kernels = kernels::cpu::table(), .clock = sim.clock(), .system = sim.options(), .make_stream = {},
-                        .max_operations = kMaxOperations, .transport = process.transport.get()};
+                        .max_operations = kMaxOperations, .transport = process.transport.get(), .node_of = shape.node_of};
     world.make_stream = [&](std::string name, int, device::Buffer scratch) -> std::unique_ptr<device::Stream> {
       auto cost = cost_of(seed + i * 1'000'003, name);
       auto stream = std::make_unique<device::SimStream>(std::move(name), sim.clock(), std::move(cost), std::move(scratch));
@@ -321,6 +322,11 @@ Trial run_trial(std::uint64_t seed, const JobShape& shape, const std::string& co
   for (int from = 0; network && from < shape.world(); ++from) {
     for (int to = 0; to < shape.world(); ++to) {
       const auto& traffic = network->traffic(Rank(from), Rank(to));
+      const std::int64_t pulled = traffic.bulk_bytes[static_cast<std::size_t>(comm::Channel::kSlices)];
+      trial.pulled_bytes += pulled;
+      if (!shape.node_of.empty() && shape.node_of[static_cast<std::size_t>(from)] != shape.node_of[static_cast<std::size_t>(to)]) {
+        trial.pulled_between_nodes_bytes += pulled;
+      }
       if (traffic.sent != traffic.arrived + traffic.lost && !network->has_crashed(Rank(to))) {
         add(trial.broken, static_cast<std::size_t>(to),
             absl::StrCat(traffic.arrived, " frames came and ", traffic.lost, " were lost of ", traffic.sent, " from rank ", from));

@@ -66,6 +66,7 @@ struct JobShape {
   std::string dtype = "fp32";
   int micro_batches = 0;        // of a step and replica; 0: as the config says
   bool gpipe = false;
+  std::vector<int> node_of = {};  // by rank: its machine; empty: all on one
 
   int world() const { return replicas * parts; }
   // Goes through all of them as the seed goes up.
@@ -113,6 +114,7 @@ struct Trial {
   std::string broken;           // an invariant; empty if none
   std::string unfinished;       // of the processes that have not crashed
   std::vector<ProcessEnd> ends; // by rank
+  std::int64_t pulled_bytes = 0, pulled_between_nodes_bytes = 0;  // weights: all, from oneself too; from machine to machine
   std::int64_t lost_frames = 0; // before the first process left: its receiver had given the sender up
   std::int64_t events = 0, ended_ns = 0;
   std::uint64_t order = 0;
