@@ -76,6 +76,27 @@ TEST_F(Hosts, SumsGoBetweenHostsOnce) {
   EXPECT_LT(bytes_sent(), 1.2 * flat / 2);  // control frames too
 }
 
+// So do the weights that are pulled after a split update: a part goes to another host once, where the ranks take it from each other.
+TEST_F(Hosts, PulledWeightsGoBetweenHostsOnce) {
+  if (!launch(2, "nothing-pulled", "true", {"--parallelism.zero=0"})) GTEST_SKIP() << "skipped because " << log_;
+  const auto expected = steps_of(run_.output("nothing-pulled"));
+  ASSERT_EQ(expected.size(), 6u) << log_;
+  for (const auto& [zero, pulls_most] : {std::pair{1, 7 * 1.0}, std::pair{3, 6 * 2.0}}) {
+    const std::string name = "zero-" + std::to_string(zero);
+    ASSERT_TRUE(launch(2, name, "true", {"--parallelism.zero=" + std::to_string(zero)})) << log_;
+    EXPECT_THAT(log_, AllOf(HasSubstr("exit code 0"), HasSubstr("4 processes on 2 machines")));
+    EXPECT_EQ(steps_of(run_.output(name)), expected);  // bit by bit, a step being one micro-batch of each replica
+    const auto at = log_.find(" parameters, ");
+    ASSERT_NE(at, std::string::npos) << log_;
+    // In halves of the parameters, which is what one host owns and the other needs: the sums of 6 steps, made on each host first; ZeRO-1's weights at
+    // the start and after each step, ZeRO-3's for each forward and each backward (less the last blocks, which still lie there).
+    const double half = std::stod(log_.substr(log_.rfind(' ', at - 1) + 1)) * 4 / 2, sums = 6;
+    EXPECT_GT(bytes_sent() / half, sums + 0.8 * pulls_most);
+    EXPECT_LT(bytes_sent() / half, sums + 1.2 * pulls_most);  // control frames too, and what came too late for a mate's room; flat it is up to 2 * pulls_most
+    printf("ZeRO-%d: %.2f halves of the parameters, %.0f at most if each host pulls once\n", zero, bytes_sent() / half, sums + pulls_most);
+  }
+}
+
 // CASES A15: nothing says that a link is cut but silence. With the heartbeats' default.
 TEST_F(Hosts, ACutLinkEndsTheJobWithinTenSecondsAndIsNamed) {
   const std::string cut =
