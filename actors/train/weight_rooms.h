@@ -4,7 +4,8 @@
 //        there -> OpenGate to the device loop. WeightsLeft, from the stream -> the room is free once nobody is in it; what lies in it stays
 //        until the room is needed, for the next who wants that block of that step.
 // Holds: the rooms; requests beyond them wait, first come first served. A pass asks in the order in which it computes and leaves a room before
-//        it waits for the next but one, and whoever is in a room needs nobody else's: nothing waits in a circle.
+//        it waits for the next but one, and whoever is in a room needs nobody else's: nothing waits in a circle. Other ranks of this machine take
+//        weights out of a room too; the next gather into it waits while they do, which is for the link only (comm/slices/README.md).
 // Fails: when a part cannot be fetched: its owner is gone. The cause names it.
 // Invariants: never more gathered than there are rooms (WeightRooms.ManyWantsShareFewRooms); a room changes its block only when nobody is in it;
 //        the weights of another step are fetched anew (WeightRooms.ANewStepIsFetchedAnew).

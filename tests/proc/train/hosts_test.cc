@@ -93,7 +93,7 @@ TEST_F(Hosts, PulledWeightsGoBetweenHostsOnce) {
     const double half = std::stod(log_.substr(log_.rfind(' ', at - 1) + 1)) * 4 / 2, sums = 6;
     EXPECT_GT(bytes_sent() / half, sums + 0.8 * pulls_most);
     EXPECT_LT(bytes_sent() / half, sums + 1.2 * pulls_most);  // control frames too, and what came too late for a mate's room; flat it is up to 2 * pulls_most
-    printf("ZeRO-%d: %.2f halves of the parameters, %.0f at most if each host pulls once\n", zero, bytes_sent() / half, sums + pulls_most);
+    printf("ZeRO-%d: %.2f halves of the parameters; %.0f is the most without control frames if each host pulls once\n", zero, bytes_sent() / half, sums + pulls_most);
   }
 }
 
