@@ -69,8 +69,8 @@ void Slices::look_up(std::int64_t ticket, const std::optional<Fetch>& gone) {
   open.asked = whom;
   open.looks_up = true;
   const Fetch it_was = gone.value_or(Fetch{Rank(-1), 0});
-  send(whom, {.kind = Kind::kWhere, .id = wish.slice.id, .owner = wish.slice.owner, .rank = it_was.rank, .ticket = ticket, .its_ticket = it_was.ticket,
-              .version = wish.version});
+  send(whom, {.kind = Kind::kWhere, .id = wish.slice.id, .owner = wish.slice.owner, .rank = it_was.rank, .ticket = ticket,
+              .its_ticket = it_was.ticket, .version = wish.version});
 }
 
 void Slices::ask(std::int64_t ticket, const std::optional<Fetch>& from) {
@@ -159,7 +159,8 @@ void Slices::answer(const Ask& ask) {
     early_.push_back(ask);
     return;
   }
-  SliceHeader header{.kind = Kind::kAnswer, .id = ask.id, .owner = transport_.rank(), .ticket = ask.ticket, .version = ask.version, .bytes = ask.bytes};
+  SliceHeader header{.kind = Kind::kAnswer, .id = ask.id, .owner = transport_.rank(), .ticket = ask.ticket, .version = ask.version,
+                     .bytes = ask.bytes};
   if (!refusal.empty()) {
     header.kind = Kind::kRefusal;
     transport_.send({.to = ask.from, .channel = Channel::kSlices, .header = encode(header, refusal)});
