@@ -16,7 +16,7 @@
 //   shards --NormMeasured--> ledger --StepDecided--> shards --ShardUpdated--> replica --ReplicaUpdated--> ledger
 //   ledger --SnapshotRequested--> shards --SnapshotTaken--> checkpoint writers;  ledger --SaveRequested--> writer of replica 0
 //   --WriteShard--> writers --ShardWritten--> writer of replica 0 --SaveDone--> ledger
-//   ledger --EvaluationRequested--> evaluator --Batch--> stages --EvaluationMeasured--> ledger
+//   ledger --EvaluationRequested--> evaluators --Batch--> stages --EvaluationMeasured--> ledger
 //   ledger --StepClosed--> reporter;  ledger --JobEnded--> replicas
 #pragma once
 
@@ -157,12 +157,16 @@ struct StepClosed {
 
 // --- evaluation ---
 
+// Of some of the batches; of the next ones when all totals of these have come, so that none of the messages grows with their number.
 struct EvaluationRequested {
-  StepId step;  // its weights
+  StepId step;                    // its weights
+  std::int32_t begin = 0, end = 0;  // batches [begin, end) of all replicas'; begin + i is for replica i mod N
 };
+// By a replica that had any of them.
 struct EvaluationMeasured {
   StepId step;
-  LossTotal total;
+  std::vector<LossTotal> totals;  // of each of its batches, in order: begin + replica, + N, + 2 N ...
+  int replica = 0;                // set by the replica on the way to the ledger
 };
 
 // --- checkpoint ---

@@ -27,10 +27,10 @@ template <class Codec> void fields(Codec& c, StepLossMeasured& m) { c(m.step.val
 template <class Codec> void fields(Codec& c, NormMeasured& m) { c(m.step.value, m.block.value, m.squares, m.replica); }
 template <class Codec> void fields(Codec& c, StepDecided& m) { c(m.step.value, m.skip, m.update, m.learning_rate, m.gradient_scale); }
 template <class Codec> void fields(Codec& c, ReplicaUpdated& m) { c(m.step.value, m.rank.value, m.job); }
-template <class Codec> void fields(Codec& c, EvaluationMeasured& m) { c(m.step.value, m.total.loss, m.total.tokens); }
+template <class Codec> void fields(Codec& c, EvaluationMeasured& m) { c(m.step.value, m.totals, m.replica); }
 template <class Codec> void fields(Codec& c, JobEnded& m) { c(m.result); }
 template <class Codec> void fields(Codec& c, StopRequested& m) { c(m.reason); }
-template <class Codec> void fields(Codec& c, EvaluationRequested& m) { c(m.step.value); }
+template <class Codec> void fields(Codec& c, EvaluationRequested& m) { c(m.step.value, m.begin, m.end); }
 
 template <class Codec> void fields(Codec& c, SnapshotRequested& m) { c(m.step.value); }
 template <class Codec> void fields(Codec& c, WriteShard& m) { c(m.step.value); }
@@ -79,6 +79,7 @@ class FieldWriter {
     put(static_cast<std::uint32_t>(text.size()));
     bytes(text.data(), text.size());
   }
+  void put(const LossTotal& total) { (*this)(total.loss, total.tokens); }
   void put(const Status& status) {
     put(static_cast<std::int32_t>(status.code()));
     put(std::string(status.message()));
@@ -135,6 +136,7 @@ class FieldReader {
     text.resize(size);
     bytes(text.data(), size);
   }
+  void take(LossTotal& total) { (*this)(total.loss, total.tokens); }
   void take(Status& status) {
     std::int32_t code = 0;
     std::string text;

@@ -302,7 +302,7 @@ void declare_care(ConfigSchema& schema, JobConfig& config) {
       .at_least(0)
       .alias("validation.freq")
       .known_as({"eval_interval", "eval_steps", "val_loss_every"});
-  schema.add("validation.steps", &config.validation.steps, "batches of one validation")
+  schema.add("validation.steps", &config.validation.steps, "batches of one validation, divided over the replicas")
       .at_least(1)
       .known_as({"eval_iters", "max_steps"});
   schema.add("validation.batch", &config.validation.batch, "sequences of a batch, computed by training.micro_batch; 0: one of those")

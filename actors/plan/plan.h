@@ -5,6 +5,7 @@
 // each with the nearest plan that does.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <span>
 #include <string>
@@ -57,7 +58,7 @@ struct Plan {
   bool reshard_after_forward = true;   // ZeRO-3: gathered again for the backward
   int micro_batches = 1;               // of a step and replica; where replicas pull, on average
   bool pulls = false;                  // replicas take micro-batches as they come to compute them: one may compute all of a step
-  int evaluation_batches = 0;          // per evaluation
+  int evaluation_batches = 0;          // per evaluation, divided over the replicas
   std::int64_t global_batch = 1;
   int threads = 1;
   bool snapshots = true;               // memory for a consistent copy is kept
@@ -78,8 +79,10 @@ struct Plan {
 
   int step_micro_batches() const { return micro_batches * replicas; }
   int most_micro_batches() const { return pulls ? step_micro_batches() : micro_batches; }  // of a step, that a replica may compute
+  // That a replica computes at one request.
+  int most_evaluation_batches() const { return std::min(kEvaluationRound, (evaluation_batches + replicas - 1) / replicas); }
   StageOptions stage_options(const StageShape& shape) const {
-    return {geometry, recompute, most_micro_batches(), evaluation_batches, RoomShape::of(*this, shape)};
+    return {geometry, recompute, most_micro_batches(), most_evaluation_batches(), RoomShape::of(*this, shape)};
   }
   ShardShare share(int replica) const { return {replica, replicas, zero, shard_group, model.tied_embeddings && placement.parts > 1}; }
   // The last part has a copy of a tied embedding, where that is not in the same process.

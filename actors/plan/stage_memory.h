@@ -36,7 +36,7 @@ struct StageOptions {
   models::Geometry geometry;
   models::Recompute recompute = models::Recompute::kNone;
   int micro_batches = 1;             // of a step, at most
-  int evaluation_batches = 0;        // 0: no evaluation
+  int evaluation_batches = 0;        // at one request, at most; 0: no evaluation
   RoomShape rooms{};
 };
 
@@ -67,7 +67,7 @@ struct StageMemory {
   Tensor evaluation_x[2];
   models::HeadFrame evaluation_head;
   std::vector<Tensor> evaluation_out, evaluation_in;   // as activations_out, activations_in
-  Tensor evaluation_totals;
+  Tensor evaluation_totals;                            // last stage: [batches, 2], as loss_totals
 
   static StageMemory take(const models::ModelConfig& model, const StageShape& shape, const StageOptions& options,
                           device::Allocator& from);
@@ -75,5 +75,7 @@ struct StageMemory {
 
 // Credits of the edges that carry evaluation: one being read, one being written.
 inline constexpr int kEvaluationCredits = 2;
+// Batches that a replica evaluates at one request: their totals travel in one frame, 16 bytes each (comm/transport.h has its limit).
+inline constexpr int kEvaluationRound = 128;
 
 }  // namespace troupe::plan

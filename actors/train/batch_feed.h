@@ -20,8 +20,8 @@ namespace troupe::actors {
 struct BatchPlace {
   StepId step;
   MicroBatchId micro_batch;    // of those that go to these stages
-  std::int64_t slot = 0;       // of all replicas' in the step: what says which samples
-  bool last = false;           // no more of the step go to these stages
+  std::int64_t slot = 0;       // of all replicas' in the step or evaluation: what says which samples
+  bool last = false;           // no more of it go to these stages
 };
 
 // A batch lies in its slots, or the read failed.

@@ -1,7 +1,10 @@
 // Validation loss by forward-only work of the lowest urgency on the stages that train. Training's bits do not change.
 //
-// Acts:  EvaluationRequested -> the same validation batches each time, read and handed to the stages as credits allow; the last stage
-//        tells the ledger the loss. Fails: when the validation corpus cannot be read.
+// Acts:  EvaluationRequested -> this replica's part of those validation batches, the same each time, read and handed to the stages as
+//        credits allow; the last stage tells the ledger each one's loss. Where none is for this replica it has nothing to do, and nobody
+//        waits for it: an evaluation has no collective (CASES T27, T28).
+// Fails: when the validation corpus cannot be read.
+// Invariant: batch i goes to replica i mod N, with the samples i * B and on, for any N (Training.ValidatesWithTheSameBitsOnAnyNumberOfReplicas).
 #pragma once
 
 #include "actors/train/batch_feed.h"
@@ -11,8 +14,11 @@ namespace troupe::actors {
 
 class Evaluator : public actor::Actor {
  public:
-  // `feed.samples` is set here: batch b has samples b * B and on.
-  Evaluator(BatchFeed::Setup feed, int batches);
+  struct Setup {
+    BatchFeed::Setup feed;   // its `samples` is set here
+    int replica = 0, replicas = 1;
+  };
+  explicit Evaluator(Setup setup);
   BatchFeed& feed() { return feed_; }
 
  private:
@@ -20,10 +26,11 @@ class Evaluator : public actor::Actor {
   void batch_read(BatchRead message);
   void go_on();
 
-  const int batches_;
+  const int replica_, replicas_;
   BatchFeed feed_;
-  StepId step_;
-  int next_ = 0;  // batch to be read; batches_ when there is none
+  EvaluationRequested asked_;
+  int batches_ = 0;  // of those asked for, this replica's
+  int next_ = 0;     // to be read; batches_ when there is none
 };
 
 }  // namespace troupe::actors

@@ -28,14 +28,12 @@ Ledger::Ledger(Setup setup)
   on(&Ledger::stop_asked);
 }
 
-void Ledger::connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, actor::Ref reporter,
-                        std::vector<actor::Ref> evaluators) {
+void Ledger::connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, actor::Ref reporter) {
   const int processes = setup_.plan.placement.world();
   TROUPE_CHECK(static_cast<int>(replicas.size()) == processes) << replicas.size() << " agents of " << processes << " processes";
   replicas_ = std::move(replicas);
   writer_ = std::move(writer);
   reporter_ = std::move(reporter);
-  evaluators_ = std::move(evaluators);
 }
 
 void Ledger::started() {
@@ -162,7 +160,8 @@ void Ledger::close() {
   if (evaluate) {
     unreported_ = report_;
     evaluating_ = true;
-    for (const auto& evaluator : evaluators_) send(evaluator, EvaluationRequested{state_.step});
+    evaluation_ = {};
+    evaluate_from(0);
   } else {
     report(report_);
   }
@@ -175,6 +174,15 @@ void Ledger::close() {
   }
   if (save_due()) start_save();
   after_close();
+}
+
+void Ledger::evaluate_from(std::int32_t begin) {
+  const auto round = std::int32_t{plan::kEvaluationRound} * setup_.plan.replicas;
+  const std::int32_t end = std::min(setup_.plan.evaluation_batches, begin + round);
+  evaluation_begin_ = begin;
+  evaluated_.assign(static_cast<std::size_t>(end - begin), std::nullopt);
+  evaluated_known_ = 0;
+  for (const auto& replica : replicas_) send(replica, EvaluationRequested{unreported_->step, begin, end});
 }
 
 void Ledger::after_close() {
@@ -232,8 +240,21 @@ void Ledger::saved(SaveDone message) {
 
 void Ledger::evaluated(EvaluationMeasured message) {
   TROUPE_CHECK(evaluating_ && unreported_ && message.step == unreported_->step) << "evaluation of step " << message.step << " out of turn";
+  for (std::size_t i = 0; i < message.totals.size(); ++i) {
+    auto& batch = evaluated_.at(i * losses_.size() + static_cast<std::size_t>(message.replica));
+    TROUPE_CHECK(!batch) << "replica " << message.replica << " evaluated twice at step " << message.step;
+    batch = message.totals[i];
+    ++evaluated_known_;
+  }
+  if (evaluated_known_ < evaluated_.size()) return;
+  for (const auto& batch : evaluated_) evaluation_.loss += batch->loss, evaluation_.tokens += batch->tokens;
+  const auto known = evaluation_begin_ + static_cast<std::int32_t>(evaluated_.size());
+  if (known < setup_.plan.evaluation_batches) {
+    evaluate_from(known);
+    return;
+  }
   evaluating_ = false;
-  unreported_->validation_loss = message.total.loss / std::max(1.0, message.total.tokens);
+  unreported_->validation_loss = evaluation_.loss / std::max(1.0, evaluation_.tokens);
   report(*unreported_);
   unreported_.reset();
   if (unwritten_) send(writer_, SaveRequested{*std::exchange(unwritten_, std::nullopt)});

@@ -1,11 +1,11 @@
 // Opens steps and closes them; decides clip, skip, save, evaluation, stop. The only place that knows what a step amounted to.
 //
-// Acts:  all replicas ready -> OpenStep; every replica's loss, every block's norm and, where one is due, the evaluation of the weights
-//        before -> StepDecided; all replicas updated -> the step is closed: report, snapshot, evaluation, next OpenStep or the end.
+// Acts:  all replicas ready -> OpenStep; every replica's loss, every block's norm and, where one is due, every batch of the evaluation of
+//        the weights before -> StepDecided; all replicas updated -> the step is closed: report, snapshot, evaluation, next OpenStep or the end.
 // One save is in flight at a time: one that falls due meanwhile is put off to the first step that closes after SaveDone, and said.
 // Fails: when a replica begins elsewhere than the others, or with another config; when too many steps in a row were skipped; when the last save failed (the others are reported and the run goes on).
 // Invariants: no step closes twice, none is opened before the one before is closed (Ledger.ClosesEachStepOnce); norm and loss are folded
-//        in the order of blocks, of the micro-batches as a replica computed them, and of replicas; what is saved was reported (Kill.TheRunThatGoesOnIsBitwiseTheUndisturbedOne).
+//        in the order of blocks, of the micro-batches as a replica computed them, and of replicas; the validation loss in that of its batches; what is saved was reported (Kill.TheRunThatGoesOnIsBitwiseTheUndisturbedOne).
 #pragma once
 
 #include <optional>
@@ -29,8 +29,8 @@ class Ledger : public actor::Actor {
     const device::Stream& compute;  // its waits for other streams are waits for snapshots
   };
   explicit Ledger(Setup setup);
-  // `replicas`: the agents of all processes, by rank; `evaluators`: of the processes of replica 0, if any; the others are this process's.
-  void connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, actor::Ref reporter, std::vector<actor::Ref> evaluators);
+  // `replicas`: the agents of all processes, by rank; the others are this process's.
+  void connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, actor::Ref reporter);
 
  private:
   void started() override;
@@ -48,6 +48,7 @@ class Ledger : public actor::Actor {
   void open_next();
   void decide_if_known();
   void close();
+  void evaluate_from(std::int32_t begin);
   void after_close();
   void report(StepReport report);
   bool save_due() const;
@@ -58,7 +59,7 @@ class Ledger : public actor::Actor {
   void show_state();
 
   const Setup setup_;
-  std::vector<actor::Ref> replicas_, evaluators_;
+  std::vector<actor::Ref> replicas_;
   actor::Ref writer_, reporter_;
 
   RunState state_;                             // after the last closed step
@@ -72,6 +73,10 @@ class Ledger : public actor::Actor {
   StepReport report_;                          // of the open step
   std::optional<StepReport> unreported_;       // closed, its evaluation is still going on
   bool evaluating_ = false;
+  LossTotal evaluation_;                       // of the batches before those that are being evaluated
+  std::int32_t evaluation_begin_ = 0;          // the first of these
+  std::vector<std::optional<LossTotal>> evaluated_;  // each of these
+  std::size_t evaluated_known_ = 0;
   bool saving_ = false, save_put_off_ = false;
   std::optional<RunState> unwritten_;          // its snapshot is asked for; the writer hears of it once the step is reported
   std::int64_t saved_step_ = -1;

@@ -9,6 +9,7 @@ Replica::Replica(const Setup& setup) : setup_(setup) {
   on(&Replica::assigned);
   on(&Replica::loss_measured);
   on(&Replica::norm_measured);
+  on(&Replica::evaluation_requested);
   on(&Replica::evaluated);
   on(&Replica::decided);
   on(&Replica::snapshot_requested);
@@ -17,10 +18,11 @@ Replica::Replica(const Setup& setup) : setup_(setup) {
   on(&Replica::peer_went_down);
 }
 
-void Replica::connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor::Ref> shards, actor::Ref assigner) {
+void Replica::connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor::Ref> shards, actor::Ref evaluator, actor::Ref assigner) {
   ledger_ = std::move(ledger);
   source_ = std::move(source);
   shards_ = std::move(shards);
+  evaluator_ = std::move(evaluator);
   assigner_ = std::move(assigner);
 }
 
@@ -44,6 +46,11 @@ void Replica::norm_measured(NormMeasured message) {
   if (setup_.share.replica > 0 && !setup_.share.splits_optimizer()) return;
   message.replica = setup_.share.replica;
   send(ledger_, message);
+}
+
+void Replica::evaluated(EvaluationMeasured message) {
+  message.replica = setup_.share.replica;
+  send(ledger_, std::move(message));
 }
 
 void Replica::decided(StepDecided message) {

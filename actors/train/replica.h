@@ -1,7 +1,7 @@
 // What the ledger speaks to in each process of a replica: passes its decisions on to the actors here, and what they measured to the ledger.
 //
-// Acts:  OpenStep -> source;  StepDecided, SnapshotRequested -> every shard;  ShardUpdated of every shard -> ReplicaUpdated;
-//        StepFed, StepLossMeasured, NormMeasured -> the ledger, with this replica's number;  norms from replica 0 alone where all hold the
+// Acts:  OpenStep -> source;  EvaluationRequested -> evaluator;  StepDecided, SnapshotRequested -> every shard;  ShardUpdated of every
+//        shard -> ReplicaUpdated;  StepFed, StepLossMeasured, NormMeasured, EvaluationMeasured -> the ledger, with this replica's number;  norms from replica 0 alone where all hold the
 //        same sums.  MicroBatchAsked -> the assigner, its answer -> source.  JobEnded -> this process's part of the job ends.
 // So the ledger's mailbox grows with the processes, not with their shards.
 // Fails: when a process of the job is gone before the job has ended.
@@ -24,8 +24,8 @@ class Replica : public actor::Actor {
     std::uint64_t job = 0;     // plan::fingerprint
   };
   explicit Replica(const Setup& setup);
-  // `assigner` only where replicas pull.
-  void connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor::Ref> shards, actor::Ref assigner = {});
+  // `evaluator` only where there is evaluation, `assigner` only where replicas pull.
+  void connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor::Ref> shards, actor::Ref evaluator = {}, actor::Ref assigner = {});
 
  private:
   void open(OpenStep message) { send(source_, message); }
@@ -34,7 +34,8 @@ class Replica : public actor::Actor {
   void assigned(MicroBatchAssigned message) { send(source_, message); }
   void loss_measured(StepLossMeasured message);
   void norm_measured(NormMeasured message);
-  void evaluated(EvaluationMeasured message) { send(ledger_, message); }
+  void evaluation_requested(EvaluationRequested message) { send(evaluator_, message); }
+  void evaluated(EvaluationMeasured message);
   void decided(StepDecided message);
   void snapshot_requested(SnapshotRequested message);
   void shard_updated(ShardUpdated message);
@@ -42,7 +43,7 @@ class Replica : public actor::Actor {
   void peer_went_down(PeerWentDown message);
 
   const Setup setup_;
-  actor::Ref ledger_, source_, assigner_;
+  actor::Ref ledger_, source_, evaluator_, assigner_;
   std::vector<actor::Ref> shards_;
   std::size_t updated_ = 0;
   bool ended_ = false;

@@ -15,8 +15,7 @@ TensorView total_of(TensorView totals, MicroBatchId micro_batch) {
 }
 
 // When the stream gets there: the totals of the first `count` micro-batches, folded in their order.
-template <class Measured>
-void tell_total(device::Stream& stream, const actor::Ref& ledger, StepId step, TensorView totals, std::int32_t count) {
+void tell_loss(device::Stream& stream, const actor::Ref& ledger, StepId step, TensorView totals, std::int32_t count) {
   stream.notify([ledger, totals, step, count](device::StreamContext&) {
     LossTotal sum;
     const double* values = totals.data<double>();
@@ -24,7 +23,17 @@ void tell_total(device::Stream& stream, const actor::Ref& ledger, StepId step, T
       sum.loss += values[2 * i];
       sum.tokens += values[2 * i + 1];
     }
-    ledger.send(Measured{step, sum});
+    ledger.send(StepLossMeasured{step, sum});
+  });
+}
+
+// The totals of the first `count` batches as they are: the ledger has those of the other replicas to put between.
+void tell_evaluation(device::Stream& stream, const actor::Ref& ledger, StepId step, TensorView totals, std::int32_t count) {
+  stream.notify([ledger, totals, step, count](device::StreamContext&) {
+    EvaluationMeasured measured{.step = step, .totals = {}};
+    const double* values = totals.data<double>();
+    for (std::int64_t i = 0; i < count; ++i) measured.totals.push_back({values[2 * i], values[2 * i + 1]});
+    ledger.send(std::move(measured));
   });
 }
 
@@ -131,7 +140,7 @@ task::Task<> Stage::forward_pass(Flight& flight) {
   co_await head_->loss(ctx, slot.head, x, total_of(totals, flight.micro_batch));
   weights.leave();
   gradient.done();
-  if (flight.batch.message.last) tell_total<StepLossMeasured>(stream_, ledger_, flight.step, totals, flight.micro_batch.value + 1);
+  if (flight.batch.message.last) tell_loss(stream_, ledger_, flight.step, totals, flight.micro_batch.value + 1);
 }
 
 task::Task<> Stage::backward_pass(Flight& flight) {
@@ -235,9 +244,7 @@ task::Task<> Stage::evaluation_pass(Flight& flight) {
   const auto totals = memory_.evaluation_totals.view();
   co_await head_->loss(ctx, memory_.evaluation_head, x, total_of(totals, flight.micro_batch));
   weights.leave();
-  if (flight.micro_batch.value == plan_.evaluation_batches - 1) {
-    tell_total<EvaluationMeasured>(stream_, ledger_, flight.step, totals, flight.micro_batch.value + 1);
-  }
+  if (flight.batch.message.last) tell_evaluation(stream_, ledger_, flight.step, totals, flight.micro_batch.value + 1);
 }
 
 // All that this replica computes of the step is enqueued: its sums are complete, be they of no micro-batch at all. As if it had computed one, it
@@ -247,7 +254,7 @@ task::Task<> Stage::close_pass(Flight& flight, std::int32_t count) {
   for (const BlockIndex block : forward_order()) co_await weights.of(block);
   co_await turn(flight, Urgency::kWeightGradient, 0, 0);
   weights.leave();
-  if (head_) tell_total<StepLossMeasured>(stream_, ledger_, flight.step, memory_.loss_totals.view(), count);
+  if (head_) tell_loss(stream_, ledger_, flight.step, memory_.loss_totals.view(), count);
   if (head_ && plan_.model.tied_embeddings) tell_gradient(flight.step, BlockIndex(0), plan::GradientUse::kProjection);
   for (std::int32_t block = last_block().value; block >= first_block().value; --block) {
     tell_gradient(flight.step, BlockIndex(block), plan::GradientUse::kBlock);

@@ -1,7 +1,7 @@
 // One rank's part of a training job: everything a plan says of it, built, connected, run.
 //
 // Each rank holds a replica of the model, or some of its stages (actors/plan/placement.h). Rank 0 has the ledger, the leading checkpoint
-// writer and the reporter too; the others reach the ledger by the link. The ranks of replica 0 evaluate.
+// writer and the reporter too; the others reach the ledger by the link.
 // The same actors run on real threads and streams or in the deterministic world: what differs comes in through World.
 // Threads: one builds, runs and destroys; request_stop by any.
 // Owns: pool, streams, actors. Errors: a folder in use, a checkpoint that does not fit, a corpus that cannot be read, before anything is
@@ -104,7 +104,7 @@ class TrainingJob {
   // Where a block is in shards_; one of this process.
   std::size_t shard_at(BlockIndex block) const;
   plan::ShardShare share() const { return plan_.share(replica_number_); }
-  bool evaluates() const { return plan_.evaluation_batches > 0 && replica_number_ == 0; }
+  bool evaluates() const { return plan_.evaluation_batches > 0; }
   bool leads() const { return rank_.value == 0; }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(job_.job.seed); }
   std::string metrics_path() const { return job_.job.output + "/metrics.jsonl"; }

@@ -155,7 +155,7 @@ void TrainingJob::add_stages(Actors& all) {
   }
 }
 
-// Of training, and where it is measured of validation.
+// Of training, and of validation where there is any.
 void TrainingJob::add_feeds(Actors& all) {
   std::vector<std::vector<models::MicroBatchInputs>*> inputs, evaluation_inputs;
   for (auto& memory : stages_) {
@@ -175,10 +175,11 @@ void TrainingJob::add_feeds(Actors& all) {
                               .pulls = plan_.pulls,
                               .asks = part_ == 0});
   if (!evaluates()) return;
-  all.evaluator = &system_->add<Evaluator>("evaluator",
-                                           BatchFeed::Setup{.port = "batch-", .source = *validation_data_, .geometry = plan_.geometry,
-                                                            .samples = {}, .loader = *loader_, .inputs = evaluation_inputs},
-                                           plan_.evaluation_batches);
+  all.evaluator = &system_->add<Evaluator>(
+      "evaluator", Evaluator::Setup{.feed = {.port = "batch-", .source = *validation_data_, .geometry = plan_.geometry, .samples = {},
+                                             .loader = *loader_, .inputs = evaluation_inputs},
+                                    .replica = replica_number_,
+                                    .replicas = plan_.replicas});
 }
 
 // What only rank 0 has.
@@ -191,14 +192,12 @@ void TrainingJob::add_leaders(Actors& all) {
   auto& ledger = system_->add<Ledger>("ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save,
                                                               .hold_after = options_.hold_after, .compute = *compute_});
   ledger_ = ledger.self();
-  std::vector<actor::Ref> replicas{replica_}, writers{all.writer->self()}, evaluators;
-  if (all.evaluator) evaluators.push_back(all.evaluator->self());
+  std::vector<actor::Ref> replicas{replica_}, writers{all.writer->self()};
   for (int rank = 1; rank < plan_.placement.world(); ++rank) {
-    if (all.evaluator && rank < plan_.placement.parts) evaluators.push_back(link_->remote(*system_, Rank(rank), "evaluator"));
     replicas.push_back(link_->remote(*system_, Rank(rank), "replica"));
     writers.push_back(link_->remote(*system_, Rank(rank), "checkpoint-writer"));
   }
-  ledger.connect_to(replicas, all.writer->self(), reporter.self(), evaluators);
+  ledger.connect_to(replicas, all.writer->self(), reporter.self());
   all.writer->connect_to(ledger_, writers);
   if (!plan_.pulls) return;
   auto& assigner = system_->add<Assigner>("assigner", Assigner::Setup{.replicas = plan_.replicas, .micro_batches = plan_.step_micro_batches(),
@@ -217,7 +216,6 @@ void TrainingJob::expose(const Actors& all) {
   link_->expose(leads() ? "ledger" : "replica", leads() ? ledger_ : replica_);
   link_->expose("checkpoint-writer", all.writer->self());
   if (leads() && plan_.pulls) link_->expose("assigner", all.assigner);
-  if (all.evaluator && !leads()) link_->expose("evaluator", all.evaluator->self());
   world_.transport->on_peer_down([this](Rank rank, const Status& cause) {
     replica_.send(PeerWentDown{rank, cause});
     if (far_) far_->peer_down(rank, cause);
@@ -243,7 +241,7 @@ void TrainingJob::connect(const Actors& all) {
   const auto ref = [](const CollectiveGroup* group) { return group ? group->self() : actor::Ref(); };
   for (auto* shard : all.shards) shard->connect_to(all.device->self(), replica_, all.writer->self(), ref(all.replicas), ref(all.across));
   all.source->connect_to(replica_, stage_refs);
-  all.replica->connect_to(ledger_, all.source->self(), all.shard_refs(), all.assigner);
+  all.replica->connect_to(ledger_, all.source->self(), all.shard_refs(), all.evaluator ? all.evaluator->self() : actor::Ref(), all.assigner);
 }
 
 BlockTensorsOfStage TrainingJob::resident_tensors(BlockIndex block) const {

@@ -59,6 +59,7 @@ class SimNetwork final : public device::SimRunnable {
 
   // `act` at that time, between two events; faults, starts, and whatever else a test does.
   void at(std::int64_t time_ns, absl::AnyInvocable<void()> act);
+  std::int64_t now_ns() const { return clock_.now_ns(); }
 
   // Faults, from now on. A link goes both ways; what is sent over a cut one waits until it is mended.
   void slow(Rank rank, double factor);          // of the delays of all that it sends and gets

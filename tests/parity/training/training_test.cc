@@ -91,6 +91,64 @@ TEST_F(Training, EvaluationChangesNoBitOfTraining) {
   EXPECT_EQ(evaluated.validation, staged.validation);
 }
 
+// CASES T27, T28: five batches over two and four replicas, and three over four. At a rate of zero all have the same weights.
+TEST_F(Training, ValidatesWithTheSameBitsOnAnyNumberOfReplicas) {
+  for (const char* batches : {"5", "3"}) {
+    const auto with = [&](std::vector<std::string> more) {
+      for (const auto& text : {absl::StrCat("--data.validation=", corpus_), absl::StrCat("--validation.steps=", batches),
+                               std::string("--validation.interval=2"), std::string("--training.steps=3"), std::string("--optimizer.lr=0")}) {
+        more.push_back(text);
+      }
+      return more;
+    };
+    const auto one = run(with({}));
+    ASSERT_TRUE(one.status.ok()) << one.status;
+    ASSERT_EQ(one.validation.size(), 2u);
+    struct Shape {
+      std::vector<std::string> overrides;
+      int processes = 0;
+    };
+    const Shape shapes[] = {{{"--parallelism.data_parallel=2"}},
+                            {{"--parallelism.data_parallel=2", "--parallelism.zero=1"}},
+                            {{"--parallelism.data_parallel=2", "--parallelism.zero=2", "--parallelism.pipeline=2"}},
+                            {{"--parallelism.data_parallel=4", "--parallelism.zero=3"}},
+                            {{"--parallelism.data_parallel=4", "--parallelism.zero=3", "--parallelism.shard_group=2"}},
+                            {{"--parallelism.data_parallel=4", "--parallelism.balance=pull"}},
+                            {{"--parallelism.data_parallel=2", "--parallelism.pipeline=2", "--parallelism.zero=3"}, 4},
+                            {{"--parallelism.data_parallel=2", "--parallelism.pipeline=4", "--parallelism.zero=1"}, 4}};
+    for (const auto& shape : shapes) {
+      const auto more = run(with(shape.overrides), shape.processes);
+      ASSERT_TRUE(more.status.ok()) << more.status;
+      EXPECT_EQ(more.validation, one.validation) << batches << " batches, " << testing::PrintToString(shape.overrides);
+    }
+  }
+}
+
+// More batches than a replica evaluates at one request.
+TEST_F(Training, ValidatesWithAnyNumberOfBatches) {
+  const std::vector<std::string> common{absl::StrCat("--data.validation=", corpus_), "--validation.interval=1", "--validation.steps=300",
+                                        "--training.steps=1", "--optimizer.lr=0"};
+  const auto one = run(common);
+  auto more = common;
+  more.push_back("--parallelism.data_parallel=2");
+  const auto two = run(more);
+  ASSERT_TRUE(one.status.ok() && two.status.ok()) << one.status << two.status;
+  ASSERT_EQ(one.validation.size(), 1u);
+  EXPECT_NEAR(one.validation.at(1), std::log(257.0), 0.15);
+  EXPECT_EQ(one.validation, two.validation);
+}
+
+TEST_F(Training, EvaluationChangesNoBitOfTrainingOnReplicas) {
+  for (const char* zero : {"0", "1", "2", "3"}) {
+    const std::vector<std::string> common{"--parallelism.data_parallel=2", absl::StrCat("--parallelism.zero=", zero)};
+    auto evaluated = common;
+    for (const auto& text : {absl::StrCat("--data.validation=", corpus_), std::string("--validation.interval=1"), std::string("--validation.steps=3")}) {
+      evaluated.push_back(text);
+    }
+    expect_equal_bits(run(common), run(evaluated));
+  }
+}
+
 TEST_F(Training, CutsTheBatchAsItLikesWithoutChangingTheLoss) {  // CASES T03, T40, T41
   // At a rate as of real training: a tenfold one lets AdamW blow the last bits up within these steps.
   const auto single = run({"--training.micro_batch=1", "--training.global_batch=8", "--training.steps=20", "--optimizer.lr=0.001"});

@@ -105,6 +105,43 @@ TEST_F(ReplicaFaults, ALostProcessEndsAllInTimeWithItsName) {
   EXPECT_GT(failed, static_cast<int>(count) / 2);
 }
 
+// CASES T27, T28: whoever evaluates, has done its part, or has none (one batch over four) is told, and says whom it lost.
+TEST_F(ReplicaFaults, AProcessLostDuringAnEvaluationEndsAllInTimeWithItsName) {
+  for (std::uint64_t seed = 0; seed < seeds(48, 16); ++seed) {
+    JobShape shape = JobShape::of_replicas(seed);
+    shape.evaluate = true;
+    shape.save = false;
+    shape.validation_steps = seed % 3 == 0 ? 1 : 9;
+    Draws draws(seed, 7);
+    Fault fault{.kind = FaultKind::kCrash, .victim = draws.rank(shape.replicas)};
+    comm::SimNetwork* network = nullptr;
+    // Rank 0 has the first batch, so it evaluates from the request to its first batch at least.
+    const auto begun = static_cast<std::int64_t>(1 + draws.below(shape.validation_steps > 1 ? 2 : 1));
+    std::int64_t by_ns = -1;
+    TrialOptions options;
+    options.befall = [&](comm::SimNetwork& net) { network = &net; };
+    options.after_each_event = [&](actors::TrainingJob& job) {
+      if (by_ns >= 0 || job.system().probes().find("evaluator")->handled_count() < begun + 1) return;  // the first is its start
+      network->crash(fault.victim);
+      fault.at_ns = network->now_ns();
+      by_ns = fault.heard_by_ns(*network) + kBoundNs;
+    };
+    const Trial trial = run_trial(seed, shape, corpus_, absl::StrCat(folder_.path(), "/evaluation-", seed), options);
+    SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), "), ", fault.describe()));
+    ASSERT_GE(by_ns, 0);
+    ASSERT_EQ(trial.broken, "");
+    ASSERT_THAT(trial.unfinished, testing::AllOf(testing::Not(testing::HasSubstr("has not ended")), testing::Not(testing::HasSubstr("open"))));
+    ASSERT_LT(trial.outcome.steps.size(), 3u);
+    for (std::size_t i = 0; i < trial.ends.size(); ++i) {
+      const Rank rank(static_cast<std::int32_t>(i));
+      if (rank == fault.victim) continue;
+      ASSERT_TRUE(trial.ends[i].left) << "rank " << i;
+      ASSERT_LE(trial.ends[i].ended_ns, by_ns) << "rank " << i << ": " << trial.ends[i].status;
+      ASSERT_EQ(unexplained(fault, trial.ends, rank), "");
+    }
+  }
+}
+
 TEST_F(ReplicaFaults, AnErrorOfOneDeviceEndsAllProcesses) {
   for (std::uint64_t seed = 0; seed < 16; ++seed) {
     const JobShape shape = JobShape::of_replicas(seed);

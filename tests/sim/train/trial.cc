@@ -49,8 +49,8 @@ std::int64_t control_bound(const std::string& actor, const JobShape& shape, int 
   if (actor == "assigner@0") return life + asked;
   // RunTask per pass and shard, OperationCompleted; OpenGate for each room, for rooms shared by passes, for each block of a share's end
   if (actor == "device") return life + (3 + pulls) * shape.pipeline + blocks + max_operations + shape.pipeline * (6 + 3 * (shape.prefetch + 1)) + pulls * blocks;
-  if (actor == "ledger") return life + (blocks + 3) * replicas + 3;               // norms; loss, fed, updated; evaluated, saved, stop
-  if (actor == "replica") return life + 2 * blocks + 8 + replicas + asked + answered;  // norms, updates; what goes to and fro; peers that go
+  if (actor == "ledger") return life + (blocks + 4) * replicas + 2;               // norms; loss, fed, updated, evaluated; saved, stop
+  if (actor == "replica") return life + 2 * blocks + 9 + replicas + asked + answered;  // norms, updates; what goes to and fro; peers that go
   if (actor == "replicas" || actor == "across-groups") return life + 4 * blocks;                              // asked and ended: gradient of two uses
   if (actor == "weights") return life + blocks + (3 + pulls) * shape.pipeline * (shape.prefetch + 1) + 2 * replicas;  // written; wanted; parts fetched
   if (actor == "both-uses") return life + 2;                                      // asked and ended
@@ -62,9 +62,8 @@ std::int64_t control_bound(const std::string& actor, const JobShape& shape, int 
   if (absl::StartsWith(actor, "stage-")) return life + 3 + 2 * pulls;             // TaskDone of each pass; ShareEnded
   if (absl::StartsWith(actor, "shard-")) return life + 4 + 4 + 4;                 // gradients in rooms; decided, snapshot, TaskDone; sums
   if (absl::StartsWith(actor, "ledger@")) return life + blocks + 4;               // norms; loss, fed, updated, evaluated
-  if (absl::StartsWith(actor, "replica@")) return life + 4 + answered;            // open, decided, snapshot, ended, assigned
+  if (absl::StartsWith(actor, "replica@")) return life + 5 + answered;            // open, decided, evaluation, snapshot, ended, assigned
   if (absl::StartsWith(actor, "checkpoint-writer@")) return life + 2;
-  if (absl::StartsWith(actor, "evaluator@")) return life + 1;
   if (absl::StrContains(actor, "@")) return life + 2 + 8;                         // an edge's far end: a word per slot; its failure
   return 1'000'000;                                                               // the supervisor: every end of an actor
 }
@@ -139,7 +138,7 @@ std::vector<std::string> JobShape::overrides(const std::string& corpus) const {
     if (!replay.empty()) all.push_back(absl::StrCat("--parallelism.replay=", replay));
   }
   if (evaluate) {
-    for (auto text : {absl::StrCat("--data.validation=", corpus), std::string("--validation.interval=1"), std::string("--validation.steps=3")}) {
+    for (auto text : {absl::StrCat("--data.validation=", corpus), std::string("--validation.interval=1"), absl::StrCat("--validation.steps=", validation_steps)}) {
       all.push_back(text);
     }
   }

@@ -63,6 +63,7 @@ struct JobShape {
   std::string replay = {};      // whose assignment is followed
   int parts = 1;                // processes of each replica
   int layers = 2;               // of several replicas; one has 4
+  int validation_steps = 3;
   std::string dtype = "fp32";
   int micro_batches = 0;        // of a step and replica; 0: as the config says
   bool gpipe = false;

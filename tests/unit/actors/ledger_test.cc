@@ -21,7 +21,7 @@ using testing::ElementsAre, testing::HasSubstr;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTokens = 64;
 
-// A real ledger; the test plays replicas, writer, reporter and evaluator.
+// A real ledger; the test plays replicas, writer and reporter.
 class Ledger : public testing::Test {
  protected:
   Ledger() { set_log_level(LogLevel::kError); }
@@ -42,7 +42,7 @@ class Ledger : public testing::Test {
       replicas_.push_back(&world_.system().add<Replica>("replica-" + std::to_string(i)));
       replicas.push_back(replicas_.back()->self());
     }
-    ledger.connect_to(replicas, writer_.self(), reporter_.self(), {evaluator_.self()});
+    ledger.connect_to(replicas, writer_.self(), reporter_.self());
     world_.start();
     if (all_ready) updated(start.step.value);
   }
@@ -78,13 +78,12 @@ class Ledger : public testing::Test {
     return steps;
   }
 
-  using Replica = test::Inbox<OpenStep, StepDecided, SnapshotRequested, JobEnded>;
+  using Replica = test::Inbox<OpenStep, StepDecided, SnapshotRequested, EvaluationRequested, JobEnded>;
   actor::SimWorld world_{7};
   plan::JobConfig job_;
   plan::Plan plan_;
   test::Inbox<SaveRequested>& writer_ = world_.system().add<test::Inbox<SaveRequested>>("writer");
   test::Inbox<StepClosed>& reporter_ = world_.system().add<test::Inbox<StepClosed>>("reporter");
-  test::Inbox<EvaluationRequested>& evaluator_ = world_.system().add<test::Inbox<EvaluationRequested>>("evaluator");
   std::vector<Replica*> replicas_;
   actor::Ref ledger_;
 };
@@ -299,15 +298,53 @@ TEST_F(Ledger, TriesTheLastSaveAlsoAfterTheOneBeforeFailed) {
 }
 
 TEST_F(Ledger, WaitsForTheEvaluationBeforeTheWeightsChange) {
-  begin({"--training.steps=3", "--validation.interval=1", "--data.validation=corpus"}, {}, false);
+  begin({"--training.steps=3", "--validation.interval=1", "--validation.steps=1", "--data.validation=corpus"}, {}, false);
   whole_step(1);
-  EXPECT_EQ(evaluator_.last<EvaluationRequested>().step, StepId(1));
+  EXPECT_EQ(replicas_.front()->last<EvaluationRequested>().step, StepId(1));
   EXPECT_EQ(reporter_.count<StepClosed>(), 0u);
   measured(2, 2);
   EXPECT_EQ(replicas_.front()->count<StepDecided>(), 1u);  // step 2 is measured and not decided
-  tell(EvaluationMeasured{StepId(1), {30, 10}});
+  tell(EvaluationMeasured{StepId(1), {{30, 10}}});
   EXPECT_EQ(report().validation_loss, 3);
   EXPECT_EQ(replicas_.front()->count<StepDecided>(), 2u);
+}
+
+// The same sum in the same order, whoever computed a batch and whenever it came.
+TEST_F(Ledger, AddsTheBatchesOfAllReplicasInTheOrderOfTheirIndex) {
+  begin({"--parallelism.data_parallel=2", "--training.steps=2", "--validation.interval=1", "--validation.steps=3", "--data.validation=corpus"},
+        {}, false);
+  tell(StepLossMeasured{StepId(1), {20, 10}, 0});
+  tell(StepLossMeasured{StepId(1), {20, 10}, 1});
+  for (std::int32_t block = 0; block < blocks(); ++block) tell(NormMeasured{StepId(1), BlockIndex(block), 1});
+  updated(1);
+  for (const auto* replica : replicas_) {  // all take part
+    EXPECT_EQ(replica->last<EvaluationRequested>().begin, 0);
+    EXPECT_EQ(replica->last<EvaluationRequested>().end, 3);
+  }
+  tell(EvaluationMeasured{StepId(1), {{-1e16, 1}}, 1});
+  EXPECT_EQ(reporter_.count<StepClosed>(), 0u);
+  tell(EvaluationMeasured{StepId(1), {{1e16, 1}, {1, 2}}, 0});
+  EXPECT_EQ(report().validation_loss, 0.25);  // in another order: 0
+}
+
+// What a message holds does not grow with validation.steps.
+TEST_F(Ledger, AsksForTheNextBatchesOfAnEvaluationWhenTheFirstAreKnown) {
+  begin({"--parallelism.data_parallel=2", "--training.steps=2", "--validation.interval=1", "--validation.steps=257", "--data.validation=corpus"},
+        {}, false);
+  for (int replica : {0, 1}) tell(StepLossMeasured{StepId(1), {20, 10}, replica});
+  for (std::int32_t block = 0; block < blocks(); ++block) tell(NormMeasured{StepId(1), BlockIndex(block), 1});
+  updated(1);
+  EXPECT_EQ(replicas_.back()->last<EvaluationRequested>().end, 256);
+  for (int replica : {1, 0}) {
+    EXPECT_EQ(replicas_.back()->count<EvaluationRequested>(), 1u);
+    tell(EvaluationMeasured{StepId(1), std::vector<LossTotal>(plan::kEvaluationRound, {2, 1}), replica});
+  }
+  ASSERT_EQ(replicas_.back()->count<EvaluationRequested>(), 2u);
+  EXPECT_EQ(replicas_.back()->last<EvaluationRequested>().begin, 256);
+  EXPECT_EQ(replicas_.back()->last<EvaluationRequested>().end, 257);
+  EXPECT_EQ(reporter_.count<StepClosed>(), 0u);
+  tell(EvaluationMeasured{StepId(1), {{512, 1}}, 0});  // replica 1 has none
+  EXPECT_EQ(report().validation_loss, (256 * 2 + 512) / 257.0);
 }
 
 TEST_F(Ledger, StopsAfterTheOpenStepWithASave) {
