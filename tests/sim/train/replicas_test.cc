@@ -71,6 +71,19 @@ TEST_F(Replicas, TrainWithTheSameBitsWhateverIsSlow) {
   printf("%d seeds, %d events\n", static_cast<int>(count), static_cast<int>(events));
 }
 
+// In virtual time: what an evaluation adds to a run halves from two replicas to four.
+TEST_F(Replicas, ShareAnEvaluation) {
+  const auto ended_ns = [&](int replicas, int validation_steps) {
+    const JobShape shape{.evaluate = validation_steps > 0, .replicas = replicas, .validation_steps = validation_steps};
+    const Trial trial = run_trial(5, shape, corpus_, folder(absl::StrCat("share-", replicas, "-", validation_steps)));
+    EXPECT_TRUE(trial.outcome.status.ok()) << trial.outcome.status;
+    return static_cast<double>(trial.ended_ns);
+  };
+  const double two = ended_ns(2, 64) - ended_ns(2, 0), four = ended_ns(4, 64) - ended_ns(4, 0);
+  printf("of two replicas %.0f us, of four %.0f us\n", two / 1e3, four / 1e3);
+  EXPECT_NEAR(four / two, 0.5, 0.15);
+}
+
 // Rank 0 is asked to stop while its first step is open.
 TrialOptions stopped_early() {
   TrialOptions options;
