@@ -34,6 +34,8 @@ StatusOr<int> open_file(const std::string& path, int flags) {
   return descriptor;
 }
 
+Status sync_folder_of(const std::string& path) { return sync_folder(std::filesystem::path(path).parent_path().string()); }
+
 }  // namespace
 
 StatusOr<FileWriter> FileWriter::create(const std::string& path) {
@@ -82,7 +84,8 @@ Status FileWriter::close_durably() {
 Status write_file_durably(const std::string& path, const std::string& text) {
   TROUPE_ASSIGN_OR_RETURN(FileWriter file, FileWriter::create(path));
   TROUPE_RETURN_IF_ERROR(file.write(text));
-  return file.close_durably();
+  TROUPE_RETURN_IF_ERROR(file.close_durably());
+  return sync_folder_of(path);
 }
 
 StatusOr<std::string> read_file(const std::string& path) {
@@ -105,7 +108,7 @@ StatusOr<std::string> read_file(const std::string& path) {
 
 Status rename_durably(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) != 0) return errno_status(errno, absl::StrCat("rename ", from, " to ", to));
-  return sync_folder(std::filesystem::path(to).parent_path().string());
+  return sync_folder_of(to);
 }
 
 Status sync_folder(const std::string& path) {

@@ -31,6 +31,7 @@ class FileWriter {
   int descriptor_ = -1;
 };
 
+// Writes, fsyncs, then fsyncs the folder that holds it: the name is durable too.
 Status write_file_durably(const std::string& path, const std::string& text);
 StatusOr<std::string> read_file(const std::string& path);
 // rename(2), then fsync of the folder that holds `to`.

@@ -156,6 +156,17 @@ TEST_F(StorageTest, NamesTheFileItMayNotOpen) {
   expect_error(write_file_durably(path, "other"), StatusCode::kPermissionDenied, path, "Permission denied");
 }
 
+// Without that a file that was written may have no name after a power cut.
+TEST_F(StorageTest, TellsWhenTheFoldersEntryCannotBeMadeDurable) {
+  const auto unreadable = in_folder("unreadable");
+  std::filesystem::create_directory(unreadable);
+  std::filesystem::permissions(folder, std::filesystem::perms::all);
+  std::filesystem::permissions(unreadable, static_cast<std::filesystem::perms>(0333));
+  const WithoutPrivilege nobody;
+  expect_error(write_file_durably(unreadable + "/file", "text"), StatusCode::kPermissionDenied, unreadable, "Permission denied");
+  EXPECT_EQ(text_of(unreadable + "/file"), "text");
+}
+
 TEST_F(StorageTest, SaysThatTheDiskIsFull) {
   const std::string path = "/dev/full";
   if (access(path.c_str(), W_OK) != 0) GTEST_SKIP() << "no " << path << " here";
