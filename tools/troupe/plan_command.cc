@@ -19,7 +19,7 @@ Status plan(const ConfigArguments& arguments) {
   std::fputs(plan::describe(planned.plan, planned.cluster).c_str(), stdout);
   const Status status = plan::fits(planned.plan, planned.cluster);
   std::printf("\n%s\n", status.ok() ? "fits this machine" : ("does not fit this machine: " + std::string(status.message())).c_str());
-  return ok();
+  return status;  // as `train` ends with it
 }
 
 }  // namespace troupe::tool
