@@ -185,6 +185,7 @@ struct RunState {
   std::int64_t updates = 0, skipped = 0;
   double loss_average = 0;          // of the spike guard; 0 before the first
   std::int64_t averaged = 0;        // losses in it
+  std::int64_t skipped_in_a_row = 0;  // up to now
   std::uint64_t data = 0;           // fingerprint of the training data: what a sample id means
 };
 struct SaveRequested {

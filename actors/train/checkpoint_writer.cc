@@ -191,8 +191,8 @@ std::vector<checkpoint::TensorSource> snapshot_sources(const plan::Plan& plan, s
 checkpoint::CheckpointFacts facts_of(const plan::Plan& plan, const RunState& state, std::uint64_t seed, const std::string& config) {
   return {.model = models::describe(plan.model), .step = state.step, .samples = state.samples, .tokens = state.tokens, .seed = seed,
           .doubles = {{"loss_average", state.loss_average}},
-          .integers = {{"averaged", state.averaged}, {"skipped", state.skipped}, {"updates", state.updates},
-                       {"data", static_cast<std::int64_t>(state.data)}},
+          .integers = {{"averaged", state.averaged}, {"skipped", state.skipped}, {"skipped_in_a_row", state.skipped_in_a_row},
+                       {"updates", state.updates}, {"data", static_cast<std::int64_t>(state.data)}},
           .config = config};
 }
 
@@ -224,12 +224,13 @@ StatusOr<RunState> restore(const checkpoint::CheckpointReader& reader, const pla
     }
   }
   const auto& facts = reader.manifest().facts;
+  // What older programs did not write is 0.
   const auto integer = [&](const char* key) {
     const auto it = facts.integers.find(key);
     return it == facts.integers.end() ? 0 : it->second;
   };
   RunState state{.step = facts.step, .samples = facts.samples, .tokens = facts.tokens, .updates = integer("updates"),
-                 .skipped = integer("skipped"), .averaged = integer("averaged"),
+                 .skipped = integer("skipped"), .averaged = integer("averaged"), .skipped_in_a_row = integer("skipped_in_a_row"),
                  .data = static_cast<std::uint64_t>(integer("data"))};
   if (auto it = facts.doubles.find("loss_average"); it != facts.doubles.end()) state.loss_average = it->second;
   return state;

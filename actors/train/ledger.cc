@@ -12,7 +12,7 @@ namespace troupe::actors {
 Ledger::Ledger(Setup setup)
     : setup_(std::move(setup)),
       state_(setup_.start),
-      guard_(setup_.job.spike, state_.loss_average, state_.averaged),
+      guard_(setup_.job.spike, state_.loss_average, state_.averaged, state_.skipped_in_a_row),
       losses_(static_cast<std::size_t>(setup_.plan.replicas)),
       norms_(setup_.plan.blocks.size(),
              std::vector<std::optional<double>>(setup_.plan.share(0).splits_optimizer() ? losses_.size() : 1)) {
@@ -153,6 +153,7 @@ void Ledger::close() {
   state_.skipped += report_.skipped ? 1 : 0;
   state_.loss_average = guard_.average();
   state_.averaged = guard_.averaged();
+  state_.skipped_in_a_row = guard_.skipped_in_a_row();
   if (report_.skipped) log_warning(absl::StrCat("step ", report_.step.value, " skipped: ", report_.skip_reason));
 
   const auto interval = setup_.job.validation.interval;

@@ -1,4 +1,5 @@
 // What a plan must not change: the numbers.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu.h"
+#include "models/checkpoint/hash.h"
+#include "models/checkpoint/manifest.h"
+#include "runtime/device/storage.h"
 #include "tests/support/tiny_job.h"
 
 namespace troupe::test {
@@ -369,6 +373,33 @@ TEST_F(Training, ResumesWithTheSameBits) {
   ASSERT_TRUE(run_job(config, part, kernels::cpu::table()).status.ok());
   const auto resumed = run_job(config, first, kernels::cpu::table());
   expect_equal_bits(whole, resumed);
+}
+
+// CASES T22's kind: five steps skipped in a row end a run, also where it was resumed in between; a checkpoint of before that was saved
+// counts from there.
+TEST_F(Training, CountsTheStepsSkippedInARowOverAResume) {
+  const std::vector<std::string> settings{"--optimizer.lr=1e30", "--training.max_norm=0", "--spike.max_skipped=4", "--lr_scheduler.total_steps=20"};
+  const auto part = [&](const std::string& output, const char* steps) {
+    auto more = settings;
+    more.push_back(absl::StrCat("--training.steps=", steps));
+    return run_job(tiny_config(corpus_, output), more, kernels::cpu::table());
+  };
+  const std::string output = folder_.path() + "/skips", older = folder_.path() + "/older";
+  const auto begun = part(output, "4");
+  ASSERT_TRUE(begun.status.ok()) << begun.status;
+  ASSERT_EQ(begun.skipped, (std::vector<bool>{false, true, true, true}));
+
+  std::filesystem::copy(output, older, std::filesystem::copy_options::recursive);
+  const std::string folder = older + "/checkpoints/step-00000004/";
+  auto manifest = checkpoint::parse_manifest("manifest", *device::read_file(folder + "manifest.json"));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  ASSERT_EQ(manifest->facts.integers.erase("skipped_in_a_row"), 1u);
+  const std::string text = *checkpoint::to_text(*manifest);
+  ASSERT_TRUE(device::write_file_durably(folder + "manifest.json", text).ok());
+  ASSERT_TRUE(device::write_file_durably(folder + "COMPLETE", absl::StrCat(checkpoint::hash_of(text), "  manifest.json\n")).ok());
+
+  EXPECT_THAT(std::string(part(output, "20").status.message()), testing::HasSubstr("5 steps in a row were skipped, the last one (step 6)"));
+  EXPECT_THAT(std::string(part(older, "20").status.message()), testing::HasSubstr("5 steps in a row were skipped, the last one (step 9)"));
 }
 
 }  // namespace

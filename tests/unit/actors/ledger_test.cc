@@ -241,6 +241,24 @@ TEST_F(Ledger, FailsAfterTooManySkipsInARow) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("2 steps in a row were skipped, the last one (step 2) because loss is nan"));
 }
 
+// CASES T22's kind.
+TEST_F(Ledger, CountsTheSkipsInARowOverAResume) {
+  begin({"--training.steps=9", "--spike.max_skipped=3", "--checkpoint.interval=2"});
+  whole_step(1, kNan);
+  whole_step(2, kNan);
+  EXPECT_EQ(writer_.last<SaveRequested>().state.skipped_in_a_row, 2);
+  whole_step(3);
+  tell(SaveDone{.step = StepId(2), .result = ok(), .folder = "x"});
+  whole_step(4);
+  EXPECT_EQ(writer_.last<SaveRequested>().state.skipped_in_a_row, 0);
+}
+
+TEST_F(Ledger, GivesUpOnSkipsInARowThatBeganBeforeAResume) {
+  begin({"--training.steps=9", "--spike.max_skipped=2"}, {.step = StepId(5), .samples = 20, .skipped = 2, .skipped_in_a_row = 2});
+  whole_step(6, kNan);
+  EXPECT_THAT(std::string(world_.system().outcome().message()), HasSubstr("3 steps in a row were skipped, the last one (step 6)"));
+}
+
 TEST_F(Ledger, PutsASaveOffWhileOneIsBeingWritten) {  // CASES T16
   begin({"--training.steps=9", "--checkpoint.interval=2"});
   whole_step(1);
