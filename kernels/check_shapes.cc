@@ -116,7 +116,7 @@ void check_shapes(const Dropout& op, Types types) {
   c.reads("x", op.x, kModel, x);
   c.writes("y", op.y, kModel, x);
   c.may_read("residual", op.residual, kModel, x);
-  c.reads("sample_ids", op.sample_ids, kInt32, {x[0] / op.rows_per_sample});
+  c.reads("sample_ids", op.sample_ids, kInt32, {x[0] / op.rows_per_sample, 2});
   c.may_alias("y", "x");
   c.may_alias("y", "residual");
 }

@@ -25,14 +25,14 @@ struct Geometry {
   DType sums() const { return compute == DType::kF64 ? DType::kF64 : DType::kF32; }
 };
 
-// The integers of one micro-batch, each [N] int32 but sample_ids [B].
+// The integers of one micro-batch, each [N] int32 but sample_ids [B, 2] (kernels/activation.h).
 struct MicroBatchInputs {
   Tensor tokens, targets, positions, document_start, sample_ids;
 
   static MicroBatchInputs take(device::Allocator& from, const std::string& term, const Geometry& geometry) {
     const Shape rows{geometry.rows()};
     return {from.take(term, DType::kI32, rows), from.take(term, DType::kI32, rows), from.take(term, DType::kI32, rows),
-            from.take(term, DType::kI32, rows), from.take(term, DType::kI32, {geometry.batch})};
+            from.take(term, DType::kI32, rows), from.take(term, DType::kI32, {geometry.batch, 2})};
   }
 };
 

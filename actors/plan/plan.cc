@@ -62,7 +62,7 @@ std::vector<StageShape> place(const models::ModelConfig& model, const JobConfig&
 std::vector<EdgePlan> edges_of(const Plan& plan) {
   const std::int64_t rows = plan.geometry.rows();
   const std::int64_t activation = rows * plan.model.hidden * device::size_bytes(plan.geometry.compute);
-  const std::int64_t batch = (4 * rows + plan.geometry.batch) * 4;
+  const std::int64_t batch = (4 * rows + 2 * plan.geometry.batch) * 4;
   std::vector<EdgePlan> edges;
   for (const auto& stage : plan.stages) {
     const auto name = absl::StrCat("stage-", stage.index.value);

@@ -23,7 +23,7 @@ struct Reading {
       const SampleId sample = samples[static_cast<std::size_t>(row)];
       TROUPE_RETURN_IF_ERROR(source->fill(
           sample, {part(first.tokens), part(first.targets), part(first.positions), part(first.document_start)}));
-      first.sample_ids.view().data<std::int32_t>()[row] = static_cast<std::int32_t>(sample.value);
+      kernels::put_sample_id(first.sample_ids.view().data<std::int32_t>(), row, sample.value);
     }
     for (std::size_t stage = 1; stage < into.size(); ++stage) {
       const auto copy = [](const device::Tensor& from, const device::Tensor& to) {

@@ -90,7 +90,7 @@ void dropout(Stream& stream, const Dropout& op) {
           const std::int64_t sample = row / rows_per_sample, first = row % rows_per_sample;
           const std::int64_t last = std::min(end, (sample + 1) * rows_per_sample);
           RandomKey key = base;
-          key.sample = static_cast<std::int64_t>(static_cast<std::uint32_t>(sample_ids[sample]));
+          key.sample = sample_id(sample_ids, sample);
           const RandomStream random(key);
           const DropoutStream words{{random.key()[0], random.key()[1]},
                                     {random.counter_high()[0], random.counter_high()[1]}};

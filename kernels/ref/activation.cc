@@ -69,7 +69,7 @@ void run(const Dropout& op) {
                scale = 1 / (1 - static_cast<double>(op.probability));
   for (std::int64_t n = 0; n < rows; ++n) {
     RandomKey key = op.key;
-    key.sample = static_cast<std::uint32_t>(load_index(op.sample_ids, n / op.rows_per_sample));
+    key.sample = sample_id(op.sample_ids.data<std::int32_t>(), n / op.rows_per_sample);
     const RandomStream words(key);
     for (std::int64_t c = 0; c < channels; ++c) {
       const auto word = words.at(static_cast<std::uint64_t>(n % op.rows_per_sample * channels + c));

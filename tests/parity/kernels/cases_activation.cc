@@ -66,7 +66,7 @@ Case dropout(std::int64_t samples, std::int64_t rows_per_sample, std::int64_t co
   c.same_bits_for_any_threads = true;
   c.input("x", {n, columns});
   if (residual) c.input("residual", {n, columns});
-  c.index("sample_ids", {samples}, values({7, 123456789, -5, 0}));  // -5: an id with its 32nd bit set
+  c.index("sample_ids", {samples, 2}, values({7, 0, -5, 0, 7, 3, 123456789, -1}));  // beyond 31 and 32 bits
   c.output("y", {n, columns}, in_place_of);
   c.call = [=](const Table& t, Stream& stream, const Tensors& v) {
     const RandomKey key{.seed = 42, .step = 17, .sample = 99, .layer = 3, .use = 1};

@@ -123,7 +123,7 @@ TEST(CheckShapes, RefusesScalarsOutOfRange) {
   Dropout op{.y = fake(DType::kF32, {6, 3}, 0x1000),
              .x = fake(DType::kF32, {6, 3}, 0x2000),
              .residual = {},
-             .sample_ids = fake(DType::kI32, {3}, 0x3000),
+             .sample_ids = fake(DType::kI32, {3, 2}, 0x3000),
              .rows_per_sample = 2,
              .key = {},
              .probability = 0.5f};

@@ -148,7 +148,7 @@ TEST(RefGradient, DropoutIsItselfWithoutResidual) {
   Doubles w;
   const auto x = w.random({4, 9}), y = w.zeros({4, 9}), r = w.random({4, 9}), beside = w.random({4, 9}),
              dx = w.zeros({4, 9});
-  const auto ids = w.indices({2}, {3, 8});
+  const auto ids = w.indices({2, 2}, {3, 0, 8, 0});
   const RandomKey key{.seed = 5, .step = 2, .layer = 1, .use = 1};
   w.run(&Table::dropout, {dx, r, {}, ids, 2, key, 0.4f});
   expect_gradient(x, w.read(dx), y, r, [&] { w.run(&Table::dropout, {y, x, beside, ids, 2, key, 0.4f}); });

@@ -2,6 +2,7 @@
 // definition.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "tests/parity/kernels/doubles.h"
@@ -98,15 +99,15 @@ TEST(RefLossSum, CountsTheTokensThatAreNotMasked) {
 
 TEST(RefDropout, KeepsWhatTheStreamOfTheSampleSays) {
   Doubles w;
-  constexpr std::int64_t kSamples = 3, kRows = 5, kColumns = 7;
+  constexpr std::int64_t kSamples = 4, kRows = 5, kColumns = 7;
   const auto x = w.random({kSamples * kRows, kColumns}, 1, 10), y = w.zeros({kSamples * kRows, kColumns});
-  const auto ids = w.indices({kSamples}, {4, -1, 4});
+  const auto ids = w.indices({kSamples, 2}, {4, 0, -1, 0, 4, 0, 4, 2});
   const RandomKey key{.seed = 9, .step = 8, .sample = 1234, .layer = 7, .use = 6};
   w.run(&Table::dropout, {y, x, {}, ids, kRows, key, 0.25f});
   int dropped = 0;
   for (std::int64_t sample = 0; sample < kSamples; ++sample) {
     RandomKey mine = key;
-    mine.sample = sample == 1 ? 0xffffffffLL : 4;
+    mine.sample = std::array<std::int64_t, kSamples>{4, 0xffffffff, 4, 0x2'0000'0004}[static_cast<std::size_t>(sample)];
     const RandomStream words(mine);
     for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
       const bool kept = words.at(static_cast<std::uint64_t>(i)) >= 0x40000000u;  // 0.25 * 2^32
@@ -121,11 +122,13 @@ TEST(RefDropout, KeepsWhatTheStreamOfTheSampleSays) {
 // CASES T12: the same sample gets the same mask wherever it stands in a batch, another use gets another.
 TEST(RefDropout, GivesTheSameMaskInAnyBatchAndAnotherForAnotherUse) {
   Doubles w;
-  const auto mask = [&](const std::vector<std::int32_t>& ids, std::size_t sample, int use) {
+  const auto mask = [&](const std::vector<std::int64_t>& ids, std::size_t sample, int use) {
     const auto n = static_cast<std::int64_t>(ids.size());
     const auto ones = w.zeros({n * 2, 33}), y = w.zeros({n * 2, 33});
     w.run(&Table::fill, {ones, 1});
-    w.run(&Table::dropout, {y, ones, {}, w.indices({n}, ids), 2, {.seed = 1, .use = use}, 0.5f});
+    const auto held = w.zeros({n, 2}, DType::kI32);
+    for (std::int64_t i = 0; i < n; ++i) put_sample_id(held.data<std::int32_t>(), i, ids[static_cast<std::size_t>(i)]);
+    w.run(&Table::dropout, {y, ones, {}, held, 2, {.seed = 1, .use = use}, 0.5f});
     const auto all = w.read(y);
     return std::vector<double>(all.begin() + static_cast<std::ptrdiff_t>(sample) * 66,
                                all.begin() + static_cast<std::ptrdiff_t>(sample + 1) * 66);
@@ -133,6 +136,7 @@ TEST(RefDropout, GivesTheSameMaskInAnyBatchAndAnotherForAnotherUse) {
   EXPECT_EQ(mask({5, 6}, 1, 0), mask({6}, 0, 0));
   EXPECT_NE(mask({5, 6}, 0, 0), mask({6}, 0, 0));
   EXPECT_NE(mask({6}, 0, 1), mask({6}, 0, 0));
+  EXPECT_NE(mask({6 + (1LL << 32)}, 0, 0), mask({6}, 0, 0));  // not the low half alone
 }
 
 }  // namespace

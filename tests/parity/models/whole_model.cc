@@ -191,7 +191,9 @@ void WholeModel::set_batch(const Batch& batch) {
   fill(inputs_.targets, batch.targets);
   fill(inputs_.positions, batch.positions);
   fill(inputs_.document_start, batch.document_start);
-  fill(inputs_.sample_ids, batch.sample_ids);
+  for (std::size_t row = 0; row < batch.sample_ids.size(); ++row) {
+    kernels::put_sample_id(inputs_.sample_ids.view().data<std::int32_t>(), static_cast<std::int64_t>(row), batch.sample_ids[row]);
+  }
 }
 
 models::BlockWeights WholeModel::weights(std::int32_t block) const {

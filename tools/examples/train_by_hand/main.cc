@@ -105,7 +105,7 @@ class CopyTask : public actor::Actor {
         inputs.positions.view().data<std::int32_t>()[at] = static_cast<std::int32_t>(t);
         inputs.document_start.view().data<std::int32_t>()[at] = 0;
       }
-      inputs.sample_ids.view().data<std::int32_t>()[row] = static_cast<std::int32_t>(row);
+      kernels::put_sample_id(inputs.sample_ids.view().data<std::int32_t>(), row, row);
     }
   }
 
