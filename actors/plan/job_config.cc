@@ -144,10 +144,21 @@ void check_model(const JobConfig& config, Faults& faults) {
   }
 }
 
+// Micro-batches of a step: those that a replica has computed travel in one frame, 4 bytes each (comm/transport.h has its limit).
+constexpr std::int64_t kPulledMost = 1000;
+
 void check_batch(const JobConfig& config, Faults& faults) {
   const TrainingSection& training = config.training;
-  const std::int64_t unit = std::int64_t{training.micro_batch} * config.parallelism.data_parallel;
-  if (training.global_batch < 1 || training.global_batch % unit != 0) {
+  // Pulled micro-batches go one by one: they need not come out even.
+  const bool pulls = config.parallelism.balance == Balance::kPull;
+  const std::int64_t unit = std::int64_t{training.micro_batch} * (pulls ? 1 : config.parallelism.data_parallel);
+  if (pulls && (training.global_batch < 1 || training.global_batch % unit != 0)) {
+    faults.add(faults.say("training.global_batch", training.global_batch), " must be a multiple of ",
+               faults.say("training.micro_batch", training.micro_batch), ": nearest is ", nearest_multiples(training.global_batch, unit));
+  } else if (pulls && training.global_batch / training.micro_batch > kPulledMost) {
+    faults.add(faults.say("training.global_batch", training.global_batch), " is more than ", kPulledMost, " times ",
+               faults.say("training.micro_batch", training.micro_batch), ", the most of a step that replicas can pull; raise that");
+  } else if (training.global_batch < 1 || training.global_batch % unit != 0) {
     faults.add(faults.say("training.global_batch", training.global_batch), " must be a multiple of ",
                faults.say("training.micro_batch", training.micro_batch), " x ",
                faults.say("parallelism.data_parallel", config.parallelism.data_parallel), " = ", unit,

@@ -199,7 +199,7 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.shard_group = job.parallelism.shard_group;
   plan.prefetch = job.parallelism.prefetch;
   plan.reshard_after_forward = job.parallelism.reshard_after_forward;
-  plan.micro_batches = static_cast<int>(plan.global_batch / job.training.micro_batch / plan.replicas);
+  plan.micro_batches = (plan.step_micro_batches() + plan.replicas - 1) / plan.replicas;
   plan.pulls = job.parallelism.balance == Balance::kPull;
   plan.evaluation_batches =
       job.validation.interval > 0 ? static_cast<int>(job.validation.steps * job.validation.batch / job.training.micro_batch) : 0;
@@ -254,8 +254,8 @@ std::string describe(const Plan& plan, const Cluster& cluster) {
       "cost         %.4g FLOPs a step = %s\n",
       std::string(models::name(m.family)), m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.intermediate, m.vocabulary,
       m.padded_vocabulary, plan.parameters, plan.global_batch, plan.geometry.seq_len, plan.replicas, plan.zero,
-      plan.shard_group > 0 ? absl::StrCat(" in groups of ", plan.shard_group) : "", plan.micro_batches, plan.geometry.batch,
-      plan.pulls ? " on average (pulled)" : "", std::string(device::name(plan.geometry.compute)), plan.flops_per_step, models::training_flops_formula());
+      plan.shard_group > 0 ? absl::StrCat(" in groups of ", plan.shard_group) : "", plan.pulls ? plan.step_micro_batches() : plan.micro_batches,
+      plan.geometry.batch, plan.pulls ? " over all of them (pulled)" : "", std::string(device::name(plan.geometry.compute)), plan.flops_per_step, models::training_flops_formula());
   absl::StrAppend(&text, "\nplacement\n");
   for (const auto& stage : plan.stages) {
     absl::StrAppend(&text, absl::StrFormat("  stage-%d      %slayers %d..%d%s, %d in flight%s\n", stage.index.value,

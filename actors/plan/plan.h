@@ -56,7 +56,7 @@ struct Plan {
   int shard_group = 0;                 // hybrid sharding: replicas that split between them; 0: all
   int prefetch = 1;                    // ZeRO-3: blocks gathered ahead of the one that computes
   bool reshard_after_forward = true;   // ZeRO-3: gathered again for the backward
-  int micro_batches = 1;               // of a step and replica; where replicas pull, on average
+  int micro_batches = 1;               // of a step and replica; where replicas pull, on average, rounded up
   bool pulls = false;                  // replicas take micro-batches as they come to compute them: one may compute all of a step
   int evaluation_batches = 0;          // per evaluation, divided over the replicas
   std::int64_t global_batch = 1;
@@ -77,7 +77,7 @@ struct Plan {
   std::map<std::string, std::int64_t> memory_bytes;
   std::int64_t pool_bytes = 0, total_bytes = 0;
 
-  int step_micro_batches() const { return micro_batches * replicas; }
+  int step_micro_batches() const { return static_cast<int>(global_batch / geometry.batch); }
   int most_micro_batches() const { return pulls ? step_micro_batches() : micro_batches; }  // of a step, that a replica may compute
   // That a replica computes at one request.
   int most_evaluation_batches() const { return std::min(kEvaluationRound, (evaluation_batches + replicas - 1) / replicas); }

@@ -162,7 +162,8 @@ void TrainingJob::add_feeds(Actors& all) {
     inputs.push_back(&memory.inputs);
     evaluation_inputs.push_back(&memory.evaluation_inputs);
   }
-  const auto layout = data::BatchLayout::create(plan_.global_batch, plan_.geometry.batch, plan_.replicas);
+  // Where replicas pull, a micro-batch is known by its index in the step alone.
+  const auto layout = data::BatchLayout::create(plan_.global_batch, plan_.geometry.batch, plan_.pulls ? 1 : plan_.replicas);
   TROUPE_CHECK(layout.ok()) << std::string(layout.status().message());
   all.source = &system_->add<Source>(
       "source", Source::Setup{.feed = {.port = "batch-", .source = *training_data_, .geometry = plan_.geometry, .samples = {},

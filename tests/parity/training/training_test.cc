@@ -278,6 +278,24 @@ TEST_F(Training, PullingGivesTheLossesOfIndexOrderAndCanBeReplayed) {
   }
 }
 
+// A number of micro-batches that the replicas do not divide, and fewer than there are replicas.
+TEST_F(Training, PullsAnyNumberOfMicroBatches) {
+  for (const auto& [micro_batches, replicas] : {std::pair{3, 2}, {5, 4}, {1, 2}}) {
+    for (const char* zero : {"0", "1"}) {
+      const auto with = [&](std::vector<std::string> more) {
+        more.push_back(absl::StrCat("--training.global_batch=", micro_batches));
+        more.push_back("--optimizer.lr=0.001");
+        return more;
+      };
+      const auto one = run(with({}));
+      const auto pulled = run(with({absl::StrCat("--parallelism.data_parallel=", replicas), "--parallelism.balance=pull",
+                                    absl::StrCat("--parallelism.zero=", zero), "--parallelism.pipeline=2"}));
+      expect_close(one, pulled, 1e-6);
+      expect_each_micro_batch_once(pulled, replicas, micro_batches);
+    }
+  }
+}
+
 TEST_F(Training, ReplicasEvaluateAndDropOutAsOne) {
   const std::vector<std::string> common{absl::StrCat("--data.validation=", corpus_), "--validation.interval=3", "--validation.steps=2",
                                         "--model.dropout=0.1", "--optimizer.lr=0.001"};
