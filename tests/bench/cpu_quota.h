@@ -1,14 +1,15 @@
 // A share of a processor that one process may have, by a control group of its own (cgroup v1 or v2).
 //
-// Threads: one. Owns: the group, which it empties and removes; a guard, a child that does nothing but wait for that, removes it when this
-// process ends, however it does. Errors: kUnavailable where groups cannot be made, with what was tried.
+// Threads: one. Owns: the group, which it empties and removes, or its guard does when this process ends. Errors: kUnavailable where groups cannot be made, with what was tried.
 #pragma once
 
 #include <sys/types.h>
 
 #include <string>
+#include <utility>
 
 #include "runtime/base/status.h"
+#include "tests/bench/outliving_guard.h"
 
 namespace troupe::bench {
 
@@ -23,10 +24,9 @@ class CpuQuota {
   static constexpr int kPeriodUs = 10'000;
 
  private:
-  explicit CpuQuota(std::string folder);
+  CpuQuota(std::string folder, OutlivingGuard guard) : folder_(std::move(folder)), guard_(std::move(guard)) {}
   std::string folder_;
-  int guard_ = -1;  // what the guard reads the end of
-  pid_t guard_pid_ = -1;
+  OutlivingGuard guard_;
 };
 
 }  // namespace troupe::bench

@@ -1,12 +1,11 @@
 #include "tests/bench/linked_namespaces.h"
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -39,20 +38,10 @@ StatusOr<std::unique_ptr<LinkedNamespaces>> LinkedNamespaces::create() {
 }
 
 Status LinkedNamespaces::set_up() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return absl::UnavailableError("no pipe for the guard of the namespaces");
-  guard_pid_ = fork();
-  if (guard_pid_ == 0) {
-    setsid();  // not reached by what a terminal sends
-    close(ends[1]);
-    char none;
-    while (read(ends[0], &none, 1) < 0 && errno == EINTR) {
-    }
-    for (const auto& name : names_) (void)command("ip netns delete " + name);  // the devices go with them
-    _exit(0);
-  }
-  close(ends[0]);
-  guard_ = ends[1];
+  TROUPE_ASSIGN_OR_RETURN(auto guard, OutlivingGuard::start([names = names_] {
+                            for (const auto& name : names) (void)command("ip netns delete " + name);  // the devices go with them
+                          }));
+  guard_.emplace(std::move(guard));
   for (const auto& name : names_) TROUPE_RETURN_IF_ERROR(command("ip netns add " + name).status());
   TROUPE_RETURN_IF_ERROR(
       command(absl::StrCat("ip link add ", devices_[0], " netns ", names_[0], " type veth peer name ", devices_[1], " netns ", names_[1]))
@@ -73,11 +62,6 @@ Status LinkedNamespaces::set_up() {
     }
   }
   return ok();
-}
-
-LinkedNamespaces::~LinkedNamespaces() {
-  if (guard_ >= 0) close(guard_);
-  if (guard_pid_ > 0) waitpid(guard_pid_, nullptr, 0);
 }
 
 // A bucket of a few of the kernel's largest packets: smaller ones are dropped, larger ones pass in bursts above the rate.

@@ -1,22 +1,23 @@
 // Two network namespaces of this machine, joined by a pair of virtual devices whose rate can be limited: two hosts and a link.
 //
-// Threads: one. Owns: both namespaces and the devices; names begin with "bench" and this process's id. A guard, a child that does nothing
-// but wait for that, removes them when this process ends, however it does.
+// Threads: one. Owns: both namespaces and the devices; names begin with "bench" and this process's id. A guard removes them, also when this
+// process ends otherwise.
 // Errors: kUnavailable where it is not possible (no root, no ip, no tc), with the command that failed and what it said.
 #pragma once
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/base/status.h"
+#include "tests/bench/outliving_guard.h"
 
 namespace troupe::bench {
 
 class LinkedNamespaces {
  public:
   static StatusOr<std::unique_ptr<LinkedNamespaces>> create();
-  ~LinkedNamespaces();
   LinkedNamespaces(const LinkedNamespaces&) = delete;
   LinkedNamespaces& operator=(const LinkedNamespaces&) = delete;
 
@@ -29,8 +30,7 @@ class LinkedNamespaces {
   Status set_up();
   std::array<std::string, 2> names_, devices_;
   bool limited_ = false;
-  int guard_ = -1;  // what the guard reads the end of
-  int guard_pid_ = -1;
+  std::optional<OutlivingGuard> guard_;
 };
 
 }  // namespace troupe::bench
