@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "comm/join/store_relay.h"
 
 namespace troupe::comm {
 namespace {
@@ -324,7 +325,15 @@ StatusOr<Place> find_place(const EnvironmentLookup& environment) {
     place.store_port = parsed->port;
   }
   if (const auto secret = variables.get("TROUPE_SECRET")) place.secret = *secret;
-  place.hosts_store = said[0].names.launcher != kTroupe.launcher && place.rank.value == 0 && place.world > 1;
+  if (said[0].names.launcher == kTroupe.launcher) {
+    place.relay = variables.text("TROUPE_RELAY");
+    return place;
+  }
+  place.hosts_store = place.rank.value == 0 && place.world > 1;
+  if (place.local_world > 1 && place.local_world < place.world) {
+    place.relay = relay_name(place.secret);
+    place.hosts_relay = place.local_rank == 0 && !place.hosts_store;
+  }
   return place;
 }
 

@@ -4,6 +4,8 @@
 // variables), Slurm's srun, Open MPI's mpirun. Where several have spoken they must agree; the first in this order then says where
 // the store is. Nothing set: the process is alone.
 //   TROUPE_STORE=host:port and TROUPE_SECRET may be set beside any of them, and win.
+// Without our launcher a host with several ranks, in a job of several hosts, has a relay (store_relay.h) in its first rank, or the store in
+// rank 0; with it, where TROUPE_RELAY says.
 //
 // Threads: any; pure. Errors: kInvalidArgument, naming the variables, what they say and what to do.
 // Limits: at most kWorldMost ranks.
@@ -28,6 +30,8 @@ struct Place {
   std::string store_host;  // one name or address, or several separated by commas, tried in turn; empty when alone
   int store_port = 0;
   std::string secret;        // what the job's processes know and others do not; see STORE.md for how secret it is
+  std::string relay;         // at which name of this host its ranks find the store's relay; empty: they go to the store
+  bool hosts_relay = false;  // this process is the one that runs that
   bool hosts_store = false;  // this process, a rank 0 without launcher, is the one that runs the store
   std::string found_in;      // "troupe launch", "torchrun variables", "Slurm", "Open MPI" or "alone"
 };

@@ -1,29 +1,76 @@
 #include "comm/join/join.h"
 
+#include <unistd.h>
+
+#include <array>
+
+#include "absl/strings/str_cat.h"
 #include "runtime/base/first_cause.h"
+#include "runtime/base/log.h"
 
 namespace troupe::comm {
 
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kRelayComesWithin = 10s;  // after that a rank goes to the store itself
+
+StatusOr<std::unique_ptr<StoreClient>> meet(const Place& place, StoreClient::Options options, Deadline deadline) {
+  if (!place.relay.empty()) {
+    StoreClient::Options near = options;
+    near.hosts = absl::StrCat("@", place.relay);
+    near.somebody_by = after(kRelayComesWithin);
+    auto client = StoreClient::connect(near, deadline);
+    if (!absl::IsNotFound(client.status())) return client;
+    log_warning(absl::StrCat("rank ", place.rank.value, " finds no relay on this host (", client.status().message(),
+                             ") and goes to the store itself"));
+  }
+  return StoreClient::connect(options, deadline);
+}
+
+std::string this_host() {
+  std::array<char, 65> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "?";
+}
+
+}  // namespace
+
 StatusOr<Joined> join(const Place& place, std::string my_address, Deadline deadline, std::string build) {
-  if (place.world == 1) return Joined(place, {std::move(my_address)}, nullptr, nullptr);
+  if (place.world == 1) return Joined(place, {std::move(my_address)});
   std::unique_ptr<StoreServer> server;
+  std::unique_ptr<StoreRelay> relay;
   std::string hosts = place.store_host;
   if (place.hosts_store) {
     TROUPE_ASSIGN_OR_RETURN(server, StoreServer::start({.loopback_only = hosts == "127.0.0.1" || hosts == "localhost",
                                                         .port = place.store_port,
+                                                        .local_name = place.relay,
                                                         .secret = place.secret,
                                                         .world = place.world}));
     hosts = "127.0.0.1";
+  } else if (place.hosts_relay) {
+    auto started = StoreRelay::start({.name = place.relay,
+                                      .host = this_host(),
+                                      .run_by = place.rank,
+                                      .store_hosts = hosts,
+                                      .store_port = place.store_port,
+                                      .secret = place.secret,
+                                      .world = place.world},
+                                     deadline);
+    // Where two "hosts" of the job are one, there is one already: the store, or a relay.
+    if (!started.ok() && !absl::IsAlreadyExists(started.status())) return started.status();
+    if (started.ok()) relay = *std::move(started);
   }
-  TROUPE_ASSIGN_OR_RETURN(auto store, StoreClient::connect({.hosts = hosts,
-                                                            .port = place.store_port,
-                                                            .secret = place.secret,
-                                                            .rank = place.rank,
-                                                            .world = place.world,
-                                                            .build = std::move(build)},
-                                                           deadline));
+  TROUPE_ASSIGN_OR_RETURN(auto store, meet(place,
+                                           {.hosts = hosts,
+                                            .port = place.store_port,
+                                            .secret = place.secret,
+                                            .rank = place.rank,
+                                            .world = place.world,
+                                            .build = std::move(build)},
+                                           deadline));
   TROUPE_ASSIGN_OR_RETURN(auto addresses, store->exchange(my_address, deadline));
-  return Joined(place, std::move(addresses), std::move(server), std::move(store));
+  return Joined(place, std::move(addresses), std::move(server), std::move(relay), std::move(store));
 }
 
 Status Joined::abort(const Status& why) {
@@ -38,8 +85,9 @@ Status Joined::leave(Deadline deadline) {
   if (!store_) return ok();
   const Status status = store_->goodbye();
   store_.reset();
-  if (server_ && !server_->wait_until_left(deadline) && status.ok()) {
-    return absl::DeadlineExceededError("the other ranks have not left the store, which ends now");
+  const bool all_left = (!relay_ || relay_->wait_until_left(deadline)) && (!server_ || server_->wait_until_left(deadline));
+  if (!all_left && status.ok()) {
+    return absl::DeadlineExceededError(absl::StrCat("the other ranks have not left the ", server_ ? "store" : "relay", ", which ends now"));
   }
   return status;
 }

@@ -1,6 +1,7 @@
 // Enters a job: meets the other processes in the store and learns where each of them can be reached.
 //
-// Threads: one at a time. Owns: the connection to the store, and in a rank 0 without launcher the store itself.
+// Threads: one at a time. Owns: the connection to the store or to the host's relay; where there is no launcher, in rank 0 the store itself
+// and in the first rank of another host its relay.
 // Errors: as store.h. A world of 1 needs no store and cannot fail.
 #pragma once
 
@@ -11,14 +12,20 @@
 #include "comm/join/environment.h"
 #include "comm/join/secret.h"
 #include "comm/join/store.h"
+#include "comm/join/store_relay.h"
 #include "comm/join/store_server.h"
 
 namespace troupe::comm {
 
 class Joined {
  public:
-  Joined(Place place, std::vector<std::string> addresses, std::unique_ptr<StoreServer> server, std::unique_ptr<StoreClient> store)
-      : place_(std::move(place)), addresses_(std::move(addresses)), server_(std::move(server)), store_(std::move(store)) {}
+  Joined(Place place, std::vector<std::string> addresses, std::unique_ptr<StoreServer> server = {}, std::unique_ptr<StoreRelay> relay = {},
+         std::unique_ptr<StoreClient> store = {})
+      : place_(std::move(place)),
+        addresses_(std::move(addresses)),
+        server_(std::move(server)),
+        relay_(std::move(relay)),
+        store_(std::move(store)) {}
   Joined(Joined&&) = default;
   Joined& operator=(Joined&&) = default;
   // Who dies without leave() is counted as lost, and the job ends.
@@ -32,13 +39,14 @@ class Joined {
   Status abort(const Status& why);
   // kAborted when another rank did, or was lost. Never waits.
   Status check();
-  // Leaves in order. Who runs the store waits for the others until the deadline, since they need it.
+  // Leaves in order. Who runs the store or a relay waits for the others until the deadline, since they need it.
   Status leave(Deadline deadline);
 
  private:
   Place place_;
   std::vector<std::string> addresses_;
-  std::unique_ptr<StoreServer> server_;  // outlives our own connection to it
+  std::unique_ptr<StoreServer> server_;  // both outlive our own connection to them
+  std::unique_ptr<StoreRelay> relay_;
   std::unique_ptr<StoreClient> store_;
 };
 

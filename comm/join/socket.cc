@@ -6,11 +6,13 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +40,38 @@ StatusOr<int> connect_to(const addrinfo& address, const std::string& name, Deadl
   }
   close(fd);
   return unreachable(name, error);
+}
+
+struct NameAddress {
+  sockaddr_un address{};
+  socklen_t size = 0;
+};
+// Its first byte is zero: no file.
+StatusOr<NameAddress> address_of(const std::string& name) {
+  NameAddress made;
+  if (name.empty() || name.size() + 1 > sizeof made.address.sun_path)
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no name of a socket"));
+  made.address.sun_family = AF_UNIX;
+  std::memcpy(made.address.sun_path + 1, name.data(), name.size());
+  made.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return made;
+}
+
+StatusOr<int> connect_to_name(const std::string& name) {
+  TROUPE_ASSIGN_OR_RETURN(const NameAddress at, address_of(name));
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return unreachable("socket", errno);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&at.address), at.size) == 0) return fd;
+  const int error = errno;
+  close(fd);
+  return unreachable(name, error);
+}
+
+std::string owner_of(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return "this host";
+  return absl::StrCat("this host's user ", peer.uid);
 }
 
 std::string name_of(const sockaddr_storage& address) {
@@ -109,6 +143,17 @@ StatusOr<int> listen_at(int port, bool loopback_only) {
                                              "): set TROUPE_STORE=host:port (or MASTER_PORT) to use another"));
 }
 
+StatusOr<int> listen_at_name(const std::string& name) {
+  TROUPE_ASSIGN_OR_RETURN(const NameAddress at, address_of(name));
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return unreachable("socket", errno);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&at.address), at.size) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
+  const int error = errno;
+  close(fd);
+  if (error == EADDRINUSE) return absl::AlreadyExistsError(absl::StrCat("somebody listens at @", name));
+  return unreachable(name, error);
+}
+
 int port_of(int listener) {
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
@@ -122,11 +167,12 @@ int accept_one(int listener, std::string& from) {
   sockaddr_storage peer{};
   socklen_t size = sizeof peer;
   const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (fd >= 0) from = name_of(peer);
+  if (fd >= 0) from = peer.ss_family == AF_UNIX ? owner_of(fd) : name_of(peer);
   return fd;
 }
 
 StatusOr<int> connect_to(const std::string& host, int port, Deadline deadline) {
+  if (host.starts_with('@')) return connect_to_name(host.substr(1));
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;

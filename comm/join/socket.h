@@ -1,4 +1,5 @@
-// TCP as the store and its clients need it. Threads: any.
+// Sockets as the store and its clients need them: TCP, and names of this host's network namespace (abstract unix sockets), which no file
+// is left of, whoever dies. Threads: any.
 #pragma once
 
 #include <string>
@@ -16,11 +17,14 @@ void settle(int fd);
 // A non-blocking listener; port 0 takes any free one. kUnavailable if it is taken, said with what to do.
 StatusOr<int> listen_at(int port, bool loopback_only);
 int port_of(int listener);
+// kAlreadyExists if somebody listens there.
+StatusOr<int> listen_at_name(const std::string& name);
 
-// -1 if nobody waits to be accepted. `from`: the peer's address.
+// -1 if nobody waits to be accepted. `from`: the peer's address, or whose process it is.
 int accept_one(int listener, std::string& from);
 
-// Tries the host's addresses in turn, each for at most two seconds. Looking up a name may take longer than the deadline.
+// Tries the host's addresses in turn, each for at most two seconds. Looking up a name may take longer than the deadline. A host "@name" is
+// whoever listens at that name; it has no port.
 StatusOr<int> connect_to(const std::string& host, int port, Deadline deadline);
 
 // False when the deadline came first.

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -24,9 +25,28 @@ constexpr auto kAnswerHas = 10s;         // requests that wait for nobody
 constexpr auto kAbortHas = 1s;           // the store reads it even if nobody waits for the answer
 constexpr auto kStoreIsLateBy = 1s;      // its own deadline comes first, since it knows who is missing
 
+std::string who(const StoreClient::Options& options) {
+  return options.relay_of.empty() ? absl::StrCat("rank ", options.rank.value) : absl::StrCat("the relay of host ", options.relay_of);
+}
+
 }  // namespace
 
-std::string StoreClient::where() const { return absl::StrCat("the store at ", options_.hosts, ":", options_.port); }
+std::string StoreClient::where() const {
+  if (!relay_name_.empty()) return relay_name_;
+  return options_.hosts.starts_with('@') ? absl::StrCat("the store's relay at ", options_.hosts)
+                                         : absl::StrCat("the store at ", options_.hosts, ":", options_.port);
+}
+
+Status StoreClient::over(const Status& broken) {
+  if (relay_rank_.value < 0) return fail(broken);
+  cause_ = {relay_rank_, absl::StrCat("rank ", relay_rank_.value, " is gone: ", relay_name_, ", which it ran, closed the connection"), true};
+  return fail(absl::AbortedError(cause_->reason));
+}
+
+StoreClient::Connection StoreClient::release() {
+  failed_ = absl::FailedPreconditionError("the connection was given away");
+  return {std::exchange(fd_, -1), std::move(splitter_)};
+}
 
 StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const Options& options, Deadline deadline) {
   const std::vector<std::string> hosts = absl::StrSplit(options.hosts, ',');
@@ -35,6 +55,8 @@ StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const Options& optio
     for (const auto& host : hosts) {
       auto fd = connect_to(host, options.port, deadline);
       last = fd.status();
+      if (!fd.ok() && std::chrono::steady_clock::now() > options.somebody_by)
+        return absl::NotFoundError(absl::StrCat("nobody listens at ", last.message()));
       if (!fd.ok()) continue;
       std::unique_ptr<StoreClient> client(new StoreClient(options, *fd));
       last = client->greet(deadline);
@@ -43,12 +65,13 @@ StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const Options& optio
     }
     poll(nullptr, 0, std::min<int>(remaining_ms(deadline), static_cast<int>(kTryAgainAfter / 1ms)));
   } while (remaining_ms(deadline) > 0);
-  return absl::DeadlineExceededError(absl::StrCat("rank ", options.rank.value, " cannot reach the store at port ", options.port,
-                                                  " (", last.message(),
+  return absl::DeadlineExceededError(absl::StrCat(who(options), " cannot reach the store at port ", options.port, " (", last.message(),
                                                   "): see that rank 0 or the launcher runs and that no firewall is between"));
 }
 
-StoreClient::~StoreClient() { close(fd_); }
+StoreClient::~StoreClient() {
+  if (fd_ >= 0) close(fd_);
+}
 
 Status StoreClient::fail(Status status) {
   if (failed_.ok()) failed_ = status;
@@ -65,7 +88,7 @@ Status StoreClient::send(std::string_view bytes, Deadline deadline) {
     } else if (errno != EINTR) {
       const Status broken = unreachable(where(), errno);
       TROUPE_RETURN_IF_ERROR(check());  // it may have said why before it closed
-      return fail(broken);
+      return over(broken);
     }
   }
   return ok();
@@ -90,7 +113,7 @@ StatusOr<std::string> StoreClient::receive(Deadline deadline) {
       return fail(absl::PermissionDeniedError(absl::StrCat(where(), " is no Troupe store: ", frame.status().message())));
     if (*frame) return **std::move(frame);
     if (!wait_for(fd_, POLLIN, deadline)) return absl::DeadlineExceededError(absl::StrCat(where(), " does not answer"));
-    if (const Status status = read_some(); absl::IsUnavailable(status)) return fail(status);
+    if (const Status status = read_some(); absl::IsUnavailable(status)) return over(status);
   }
 }
 
@@ -101,13 +124,14 @@ Status StoreClient::greet(Deadline deadline) {
   writer.raw(protocol::kMagic)
       .u16(protocol::kVersion)
       .raw(nonce)
-      .u32(static_cast<std::uint32_t>(options_.rank.value))
-      .u32(static_cast<std::uint32_t>(options_.world));
-  const std::string hello = std::move(writer.text(options_.build)).finish();
+      .u8(static_cast<std::uint8_t>(options_.relay_of.empty() ? protocol::Role::kRank : protocol::Role::kRelay))
+      .i32(options_.rank.value)
+      .i32(options_.world);
+  const std::string hello = std::move(writer.text(options_.build).text(options_.relay_of)).finish();
   TROUPE_RETURN_IF_ERROR(send(hello, deadline));
   const auto refused = [&](FrameReader& reader) -> Status {
     const auto code = static_cast<absl::StatusCode>(reader.i32());
-    const Status status(code, absl::StrCat(where(), " refuses rank ", options_.rank.value, ": ", std::string(reader.text())));
+    const Status status(code, absl::StrCat(where(), " refuses ", who(options_), ": ", std::string(reader.text())));
     return reader.ended_well() && !status.ok() && !absl::IsUnavailable(status)
                ? status
                : absl::PermissionDeniedError(absl::StrCat(where(), " is no Troupe store"));
@@ -134,7 +158,12 @@ Status StoreClient::greet(Deadline deadline) {
   FrameReader last(welcome);
   if (last.type() == protocol::kRefused) return refused(last);
   if (last.type() == protocol::kAborted) return note_aborted(welcome);
-  if (last.type() != protocol::kWelcome) return absl::PermissionDeniedError(absl::StrCat(where(), " is no Troupe store"));
+  const Rank relay_rank{last.i32()};
+  const std::string relay_name(last.text());
+  if (last.type() != protocol::kWelcome || !last.ended_well())
+    return absl::PermissionDeniedError(absl::StrCat(where(), " is no Troupe store"));
+  relay_rank_ = relay_rank;
+  relay_name_ = relay_name;
   return ok();
 }
 
@@ -263,7 +292,7 @@ Status StoreClient::check() {
     }
     const Status status = read_some();
     if (absl::IsResourceExhausted(status)) return ok();
-    if (!status.ok()) return fail(status);
+    if (!status.ok()) return over(status);
   }
   return failed_;
 }

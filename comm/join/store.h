@@ -38,12 +38,14 @@ struct StoreCause {
 class StoreClient {
  public:
   struct Options {
-    std::string hosts;  // separated by commas, tried in turn until one answers
+    std::string hosts;  // separated by commas, tried in turn until one answers; "@name": who listens there on this host
     int port = 0;
     std::string secret;
     Rank rank;
     int world = 1;
     std::string build;  // of this program; all ranks' must be the same
+    std::string relay_of;  // not empty: this is the relay of that host (store_relay.h)
+    Deadline somebody_by = Deadline::max();  // kNotFound if nobody has listened there until then
   };
 
   // Tries again until the deadline while nobody listens there.
@@ -73,6 +75,12 @@ class StoreClient {
   const std::optional<StoreCause>& cause() const { return cause_; }
   // Readable when check() may have news that no call has read before; so check(), then wait.
   int descriptor() const { return fd_; }
+  // For a relay, which speaks on itself: the connection, now the caller's, and what was read of it.
+  struct Connection {
+    int fd = -1;
+    FrameSplitter splitter;
+  };
+  Connection release();
 
  private:
   StoreClient(Options options, int fd) : options_(std::move(options)), fd_(fd) {}
@@ -87,9 +95,13 @@ class StoreClient {
   FrameWriter request(std::uint8_t type, std::uint32_t& id, Deadline deadline);
   Status fail(Status status);
   std::string where() const;
+  // kUnavailable, or kAborted if a relay has gone whose process was a rank.
+  Status over(const Status& broken);
 
   Options options_;
   int fd_;
+  Rank relay_rank_{-1};     // whose process runs the relay that we came through, if it is a rank's
+  std::string relay_name_;  // empty: we came to the store itself
   FrameSplitter splitter_;
   std::uint32_t last_id_ = 0;
   Status failed_;  // the first error after which nothing goes any more

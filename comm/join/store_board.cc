@@ -30,8 +30,8 @@ std::string ranks_without(int world, const Has& has) {
 
 void StoreBoard::answer(Rank rank, std::uint32_t id, const Status& status, std::string_view text, std::int64_t number) const {
   FrameWriter writer(protocol::kAnswer);
-  writer.u32(id).i32(static_cast<int>(status.code())).text(status.ok() ? std::string(text) : std::string(status.message()));
-  send_(rank, bytes_of(writer.i64(number)));
+  writer.u32(0).i32(static_cast<int>(status.code())).text(status.ok() ? std::string(text) : std::string(status.message()));
+  send_({{rank, id}}, std::move(writer.i64(number)).finish());
 }
 
 bool StoreBoard::take(Rank rank, FrameReader& request, Deadline now) {
@@ -163,13 +163,18 @@ void StoreBoard::send_addresses() {
     FrameWriter one(0);
     texts.append(std::move(one.text(*address)).finish(), 5);
   }
-  for (const auto& [rank, waiting] : waiting_) {
-    for (const auto& [count, texts] : parts) {
-      FrameWriter writer(protocol::kAddresses);
-      send_(Rank{rank}, bytes_of(writer.u32(waiting.id).u32(count).raw(texts)));
-    }
-  }
+  std::vector<To> all;
+  for (const auto& [rank, waiting] : waiting_) all.push_back({Rank{rank}, waiting.id});
+  for (const auto& [count, texts] : parts) send_(all, std::move(FrameWriter(protocol::kAddresses).u32(0).u32(count).raw(texts)).finish());
   waiting_.clear();
+}
+
+std::vector<Rank> StoreBoard::at_exchange() const {
+  std::vector<Rank> ranks;
+  for (const auto& [rank, waiting] : waiting_) {
+    if (waiting.type == protocol::kExchange) ranks.push_back(Rank{rank});
+  }
+  return ranks;
 }
 
 Deadline StoreBoard::next_deadline() const {

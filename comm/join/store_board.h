@@ -20,10 +20,13 @@ namespace troupe::comm {
 
 class StoreBoard {
  public:
-  // Whole frames; many ranks may get the same one.
-  using Bytes = std::shared_ptr<const std::string>;
-  static Bytes bytes_of(FrameWriter& writer) { return std::make_shared<const std::string>(std::move(writer).finish()); }
-  using Send = std::function<void(Rank, Bytes)>;
+  // Who gets a frame, as the answer to which of his requests.
+  struct To {
+    Rank rank;
+    std::uint32_t id = 0;
+  };
+  // The same whole frame to all of them, but for the id (protocol::with_id).
+  using Send = std::function<void(const std::vector<To>&, const std::string& frame)>;
   StoreBoard(int world, Send send) : world_(world), send_(std::move(send)), addresses_(static_cast<std::size_t>(world)) {}
 
   // A request of Set .. Exchange, whose type was read. What the rank waited for before is given up.
@@ -33,6 +36,9 @@ class StoreBoard {
 
   Deadline next_deadline() const;  // Deadline::max() if nobody waits
   void expire(Deadline now);       // answers with what is missing
+  // Of the exchange: who waits for the others' addresses, and whose have not come. Empty before the first and after the last.
+  std::vector<Rank> at_exchange() const;
+  bool has_address(Rank rank) const { return exchanged_ || addresses_[static_cast<std::size_t>(rank.value)].has_value(); }
 
   void answer(Rank rank, std::uint32_t id, const Status& status, std::string_view text = {}, std::int64_t number = 0) const;
 

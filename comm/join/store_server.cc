@@ -1,92 +1,62 @@
 #include "comm/join/store_server.h"
 
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cerrno>
 #include <condition_variable>
-#include <deque>
-#include <map>
 #include <mutex>
-#include <set>
 #include <thread>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "comm/join/socket.h"
 #include "comm/join/store_board.h"
+#include "comm/join/store_door.h"
+#include "comm/join/store_members.h"
 #include "comm/join/store_protocol.h"
-#include "runtime/base/log.h"
 
 namespace troupe::comm {
-namespace {
 
-using Bytes = StoreBoard::Bytes;
+using Caller = StoreDoor::Caller;
+using protocol::Parting;
 
-constexpr std::size_t kAddressesLoggedMost = 1024;
-
-struct Connection {
-  enum class Stage { kStranger, kChallenged, kMember, kLeft, kClosed };
-  int fd = -1;
-  std::string address;  // of the peer, for the log
-  Stage stage = Stage::kStranger;
-  Deadline deadline;  // of a stranger
-  FrameSplitter splitter{protocol::kStrangerFrameBytesMost};
-  std::string hello, nonce;
-  Rank rank{-1};
-  int world = 0;
-  std::string build;
-  std::deque<Bytes> out;
-  std::size_t out_sent = 0;  // of the first
-
-  bool stranger() const { return stage == Stage::kStranger || stage == Stage::kChallenged; }
-};
-
-}  // namespace
-
-class StoreServer::Loop {
+class StoreServer::Loop final : public StoreDoor::Owner {
  public:
-  Loop(Options options, OnCause on_cause, int listener)
+  Loop(Options options, OnCause on_cause, std::vector<int> listeners)
       : options_(std::move(options)),
         on_cause_(std::move(on_cause)),
-        listener_(listener),
-        epoll_(epoll_create1(EPOLL_CLOEXEC)),
-        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        board_(options_.world, [this](Rank rank, Bytes bytes) { send(*ranks_.at(rank.value), std::move(bytes)); }) {
-    watch(wake_, EPOLLIN, EPOLL_CTL_ADD);
-    watch(listener_, EPOLLIN, EPOLL_CTL_ADD);
+        port_(port_of(listeners[0])),
+        door_({.name = "store", .secret = options_.secret, .strangers_have = options_.strangers_have}, std::move(listeners), *this),
+        members_(door_),
+        board_(options_.world, [this](const auto& to, const std::string& frame) { members_.deliver(to, frame); }) {
     thread_ = std::thread([this] { run(); });
   }
-  ~Loop() {
+  ~Loop() override {
     stopping_ = true;
-    wake();
+    door_.wake();
     thread_.join();
-    for (auto& [fd, connection] : connections_) close(fd);
-    close(listener_);
-    close(epoll_);
-    close(wake_);
   }
 
-  int port() const { return port_of(listener_); }
-  void order_abort(std::string reason) {
+  int port() const { return port_; }
+  void order_end(StoreCause cause) {
     {
       const std::lock_guard lock(mutex_);
-      ordered_.push_back(std::move(reason));
+      ordered_.push_back(std::move(cause));
     }
-    wake();
+    door_.wake();
   }
   bool wait_until_left(Deadline deadline) {
     std::unique_lock lock(mutex_);
-    return left_.wait_until(lock, deadline, [this] { return members_ == 0; });
+    return left_all_.wait_until(lock, deadline, [this] { return there_ == 0; });
   }
-  std::int64_t refused() const { return refused_; }
+  std::int64_t refused() const { return door_.refused(); }
+  int connections() const { return connections_; }
+  Meeting meeting() const {
+    const std::lock_guard lock(mutex_);
+    return meeting_;
+  }
   std::optional<StoreCause> cause() const {
     const std::lock_guard lock(mutex_);
     return cause_;
@@ -94,256 +64,159 @@ class StoreServer::Loop {
 
  private:
   void run() {
-    std::array<epoll_event, 64> events;
     while (!stopping_) {
-      const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), until_next_deadline_ms());
-      for (int i = 0; i < count; ++i) {
-        const auto& event = events[static_cast<std::size_t>(i)];
-        if (event.data.fd == wake_) take_orders();
-        else if (event.data.fd == listener_) accept_all();
-        else if (const auto found = connections_.find(event.data.fd); found != connections_.end())
-          take(*found->second, event.events);
-      }
-      expire();
-      bury();
+      door_.round(board_.next_deadline());
+      take_orders();
+      board_.expire(std::chrono::steady_clock::now());
+      show();
     }
   }
-  void wake() const {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof one);
-  }
   void take_orders() {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const ssize_t got = read(wake_, &count, sizeof count);
-    std::vector<std::string> ordered;
+    std::vector<StoreCause> ordered;
     {
       const std::lock_guard lock(mutex_);
       ordered.swap(ordered_);
     }
-    for (auto& reason : ordered) end_job({Rank{-1}, std::move(reason)});
+    for (auto& cause : ordered) end_job(std::move(cause));
   }
-  void watch(int fd, std::uint32_t events, int operation) const {
-    epoll_event event{};
-    event.events = events;
-    event.data.fd = fd;
-    epoll_ctl(epoll_, operation, fd, &event);
-  }
-
-  // Connections.
-  void accept_all() {
-    while (strangers_ < protocol::kStrangersMost) {
-      auto connection = std::make_unique<Connection>();
-      const int fd = connection->fd = accept_one(listener_, connection->address);
-      if (fd < 0) return;
-      connection->deadline = std::chrono::steady_clock::now() + options_.strangers_have;
-      watch(fd, EPOLLIN, EPOLL_CTL_ADD);
-      connections_.emplace(fd, std::move(connection));
-      ++strangers_;
-    }
-    watch(listener_, 0, EPOLL_CTL_MOD);  // until one of them has gone
-    listening_ = false;
-  }
-  void take(Connection& connection, std::uint32_t events) {
-    if (events & EPOLLOUT) flush(connection);
-    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || connection.stage == Connection::Stage::kClosed) return;
-    std::array<char, 1 << 16> part;
-    const ssize_t count = recv(connection.fd, part.data(), part.size(), 0);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (count <= 0) return closed_by_peer(connection);
-    connection.splitter.append({part.data(), static_cast<std::size_t>(count)});
-    while (connection.stage != Connection::Stage::kClosed) {
-      auto frame = connection.splitter.next();
-      if (!frame.ok()) return refuse(connection, std::string(frame.status().message()));
-      if (!*frame) return;
-      handle(connection, **frame);
-    }
-  }
-  // Bytes that are none of ours: a stranger goes, and a member is lost.
-  void refuse(Connection& connection, const std::string& why) {
-    ++refused_;
-    if (connection.stage == Connection::Stage::kMember) {
-      lost(connection, "it sent what is no request");
-    } else if (logged_.size() < kAddressesLoggedMost && logged_.insert(connection.address).second) {
-      log_warning(absl::StrCat("the store refused a connection from ", connection.address, " (", why,
-                               "); others from there are only counted"));
-    }
-    drop(connection);
-  }
-  // One of ours that may not join; it is told why.
-  void turn_away(Connection& connection, absl::StatusCode code, const std::string& why) {
-    FrameWriter writer(protocol::kRefused);
-    send(connection, StoreBoard::bytes_of(writer.i32(static_cast<int>(code)).text(why)));
-    drop(connection);
-  }
-  void closed_by_peer(Connection& connection) {
-    if (connection.stranger()) return refuse(connection, "it left before it had proved that it knows the secret");
-    if (connection.stage == Connection::Stage::kMember) lost(connection, "its connection to the store closed without a goodbye");
-    drop(connection);
-  }
-  void lost(const Connection& connection, const std::string& how) {
-    end_job({connection.rank, absl::StrCat("rank ", connection.rank.value, " is gone: ", how), true});
-  }
-  void drop(Connection& connection) {
-    if (connection.stage == Connection::Stage::kClosed) return;
-    if (connection.stranger()) {
-      --strangers_;
-    } else {
-      board_.give_up(connection.rank);
-      ranks_.erase(connection.rank.value);
-    }
-    connection.stage = Connection::Stage::kClosed;
-    watch(connection.fd, 0, EPOLL_CTL_DEL);
-    dead_.push_back(connection.fd);
-  }
-  // Closed after a round's events, so that a new connection does not get an old one's event.
-  void bury() {
-    for (const int fd : dead_) {
-      close(fd);
-      connections_.erase(fd);
-    }
-    dead_.clear();
-    if (!listening_ && strangers_ < protocol::kStrangersMost) {
-      watch(listener_, EPOLLIN, EPOLL_CTL_MOD);
-      listening_ = true;
+  // What other threads ask for.
+  void show() {
+    connections_ = members_.connections();
+    Meeting meeting{.waiting = board_.at_exchange(), .missing = {}};
+    for (int rank = 0; rank < options_.world && !meeting.waiting.empty(); ++rank) {
+      if (!board_.has_address(Rank{rank})) meeting.missing.push_back(Rank{rank});
     }
     const std::lock_guard lock(mutex_);
-    members_ = ranks_.size();
-    if (members_ == 0) left_.notify_all();
-  }
-  void send(Connection& connection, Bytes bytes) {
-    connection.out.push_back(std::move(bytes));
-    if (connection.out.size() == 1) flush(connection);
-  }
-  // While something is unsent nothing more is read: nobody piles up answers that he does not take.
-  void flush(Connection& connection) {
-    while (!connection.out.empty()) {
-      const auto rest = std::string_view(*connection.out.front()).substr(connection.out_sent);
-      const ssize_t sent = ::send(connection.fd, rest.data(), rest.size(), MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0) {
-        if (errno != EAGAIN) connection.out.clear();  // its end is read next
-        else watch(connection.fd, EPOLLOUT, EPOLL_CTL_MOD);
-        return;
-      }
-      connection.out_sent += static_cast<std::size_t>(sent);
-      if (connection.out_sent < connection.out.front()->size()) continue;
-      connection.out.pop_front();
-      connection.out_sent = 0;
-    }
-    if (connection.stage != Connection::Stage::kClosed) watch(connection.fd, EPOLLIN, EPOLL_CTL_MOD);
+    meeting_ = std::move(meeting);
+    there_ = members_.count();
+    if (there_ == 0) left_all_.notify_all();
   }
 
-  // Deadlines.
-  int until_next_deadline_ms() const {
-    Deadline next = board_.next_deadline();
-    if (strangers_ > 0) {
-      for (const auto& [fd, connection] : connections_) {
-        if (connection->stranger()) next = std::min(next, connection->deadline);
-      }
+  // ---- StoreDoor::Owner ----
+  void on_proved(Caller& caller) override {
+    if (!caller.relay()) return enter(caller, caller.hello.rank, caller.hello.world, caller.hello.build);
+    if (caller.hello.world != options_.world || caller.hello.rank.value >= options_.world) {
+      return door_.turn_away(caller, absl::StatusCode::kInvalidArgument,
+                             absl::StrCat("it is of a job of ", caller.hello.world, ", and this job has ", options_.world, " ranks"));
     }
-    if (next == Deadline::max()) return -1;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - std::chrono::steady_clock::now()).count();
-    return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60 * 1000));
+    members_.add_relay(caller);
+    door_.send(caller, std::make_shared<const std::string>(welcome()));
+    if (cause_) door_.send(caller, std::make_shared<const std::string>(aborted()));
   }
-  void expire() {
-    const Deadline now = std::chrono::steady_clock::now();
-    board_.expire(now);
-    if (strangers_ == 0) return;
-    for (auto& [fd, connection] : connections_) {
-      if (connection->stranger() && connection->deadline <= now)
-        refuse(*connection, "it did not prove in time that it knows the secret");
-    }
-  }
-
-  // Frames.
-  void handle(Connection& connection, const std::string& frame) {
+  void on_frame(Caller& caller, const std::string& frame) override {
     FrameReader reader(frame);
-    switch (connection.stage) {
-      case Connection::Stage::kStranger: return hello(connection, frame, reader);
-      case Connection::Stage::kChallenged: return proof(connection, reader);
-      case Connection::Stage::kMember: return request(connection, reader);
-      case Connection::Stage::kLeft: return refuse(connection, "it spoke after its goodbye");
-      case Connection::Stage::kClosed: return;
-    }
+    if (!caller.relay()) return request(caller, caller.hello.rank, reader);
+    if (relayed(caller, frame, reader)) return;
+    door_.count_refused();
+    on_gone(caller, Parting::kNonsense);
+    door_.drop(caller);
   }
-  void hello(Connection& connection, const std::string& frame, FrameReader& reader) {
-    const bool ours = reader.type() == protocol::kHello && reader.raw(protocol::kMagic.size()) == protocol::kMagic;
-    if (!ours) return refuse(connection, "it does not speak the store's language");
-    if (const int version = reader.u16(); version != protocol::kVersion) {
-      ++refused_;
-      return turn_away(connection, absl::StatusCode::kFailedPrecondition,
-                       absl::StrCat("it speaks version ", version, " of the protocol and the store, of ", program_build(),
-                                    ", version ", protocol::kVersion, ": start the same program everywhere"));
-    }
-    reader.raw(kNonceBytes);
-    const std::uint32_t rank = reader.u32(), world = reader.u32();
-    connection.build = reader.text();
-    if (!reader.ended_well() || rank >= static_cast<std::uint32_t>(1) << 30 || world >= static_cast<std::uint32_t>(1) << 30 ||
-        connection.build.size() > protocol::kBuildBytesMost) {
-      return refuse(connection, "its hello is torn");
-    }
-    connection.rank = Rank{static_cast<int>(rank)};
-    connection.world = static_cast<int>(world);
-    connection.hello = frame;
-    connection.nonce = random_bytes(kNonceBytes);
-    connection.stage = Connection::Stage::kChallenged;
-    FrameWriter writer(protocol::kChallenge);
-    send(connection, StoreBoard::bytes_of(writer.u16(protocol::kVersion)
-                                  .raw(connection.nonce)
-                                  .raw(protocol::store_proof(options_.secret, frame, connection.nonce))));
+  void on_gone(Caller& caller, Parting how) override {
+    if (caller.relay()) relay_gone(caller, how);
+    else gone(caller.hello.rank, how);
   }
-  void proof(Connection& connection, FrameReader& reader) {
-    const std::string_view given = reader.raw(32);
-    if (reader.type() != protocol::kProof || !reader.ended_well() ||
-        !same_proof(given, protocol::client_proof(options_.secret, connection.hello, connection.nonce))) {
-      return refuse(connection, "it does not know the secret");
+
+  // What a relay says of one of its ranks; false if it is nothing that a relay says.
+  bool relayed(Caller& relay, const std::string& frame, FrameReader& reader) {
+    const Rank rank{reader.i32()};
+    const StoreMembers::Member* member = members_.find(rank);
+    const bool known = member && member->by == &relay;  // otherwise it was turned away, or is another host's
+    if (reader.type() == protocol::kEnter) {
+      const int world = reader.i32();
+      const std::string build(reader.text());
+      if (!reader.ended_well() || rank.value < 0 || known) return false;
+      enter(relay, rank, world, build);
+      return true;
     }
-    const int rank = connection.rank.value;
-    if (connection.world != options_.world || rank >= options_.world) {
-      return turn_away(
-          connection, absl::StatusCode::kInvalidArgument,
-          absl::StrCat("it says rank ", rank, " of ", connection.world, ", and this job has ", options_.world, " ranks"));
+    if (reader.type() == protocol::kGone) {
+      const auto how = reader.u8() == 0 ? Parting::kClosed : Parting::kNonsense;
+      if (known && reader.ended_well()) gone(rank, how);
+      return reader.ended_well();
     }
-    if (ranks_.contains(rank)) {
-      return turn_away(connection, absl::StatusCode::kAlreadyExists,
-                       absl::StrCat("there is a rank ", rank, " in this job already, from ", ranks_[rank]->address));
+    const std::string_view inside = std::string_view(frame).substr(std::min<std::size_t>(frame.size(), 5));
+    if (reader.type() != protocol::kForward || inside.empty()) return false;
+    FrameReader what(inside);
+    if (known) request(relay, rank, what);
+    return true;
+  }
+
+  // ---- members ----
+  void enter(Caller& by, Rank rank, int world, const std::string& build) {
+    if (world != options_.world || rank.value >= options_.world) {
+      return members_.turn_away(by, rank, absl::StatusCode::kInvalidArgument,
+                                absl::StrCat("it says rank ", rank.value, " of ", world, ", and this job has ", options_.world, " ranks"));
+    }
+    if (const auto* there = members_.find(rank)) {
+      return members_.turn_away(
+          by, rank, absl::StatusCode::kAlreadyExists,
+          absl::StrCat("there is a rank ", rank.value, " in this job already, from ", StoreMembers::text_of(*there->by)));
     }
     if (build_.empty()) {
-      build_ = connection.build;
-      build_from_ = connection.rank;
-    } else if (build_ != connection.build) {
-      const std::string why = absl::StrCat("rank ", rank, " runs ", connection.build, ", rank ", build_from_.value, " runs ",
-                                           build_, ": start the same program everywhere");
-      turn_away(connection, absl::StatusCode::kFailedPrecondition, why);
-      return end_job({Rank{rank}, why});
+      build_ = build;
+      build_from_ = rank;
+    } else if (build_ != build) {
+      const std::string why = absl::StrCat("rank ", rank.value, " runs ", build, ", rank ", build_from_.value, " runs ", build_,
+                                           ": start the same program everywhere");
+      members_.turn_away(by, rank, absl::StatusCode::kFailedPrecondition, why);
+      return end_job({rank, why});
     }
-    --strangers_;
-    connection.stage = Connection::Stage::kMember;
-    connection.splitter.set_most(kFrameBytesMost);
-    settle(connection.fd);
-    ranks_[rank] = &connection;
-    if (cause_) return send(connection, aborted_frame());
-    FrameWriter writer(protocol::kWelcome);
-    send(connection, StoreBoard::bytes_of(writer));
+    members_.add(rank, by);
+    members_.reply(by, rank, cause_ ? aborted() : welcome());
   }
-  void request(Connection& connection, FrameReader& reader) {
-    if (reader.type() == protocol::kGoodbye || reader.type() == protocol::kAbort) {
-      const std::uint32_t id = reader.u32();
-      reader.u32();
-      const Rank first = reader.type() == protocol::kAbort ? Rank{reader.i32()} : connection.rank;
-      const std::string reason(reader.type() == protocol::kAbort ? reader.text() : std::string_view());
-      if (!reader.ended_well() || first.value < -1 || first.value >= options_.world) return refuse(connection, "");
-      board_.give_up(connection.rank);
-      if (reader.type() == protocol::kAbort) {
-        const auto said = reason.substr(0, protocol::kReasonBytesMost);
-        if (first != connection.rank) return end_job({first, absl::StrCat(said, " (heard from rank ", connection.rank.value, ")"), true});
-        return end_job({first, absl::StrCat("rank ", first.value, " ended the job: ", said)});
-      }
-      board_.answer(connection.rank, id, ok());
-      connection.stage = Connection::Stage::kLeft;
-    } else if (!board_.take(connection.rank, reader, std::chrono::steady_clock::now())) {
-      refuse(connection, "");
+  void request(Caller& by, Rank rank, FrameReader& reader) {
+    if (members_.find(rank)->left) {
+      if (by.relay()) return door_.count_refused();
+      members_.remove(rank);
+      return door_.refuse(by, "it spoke after its goodbye");
     }
+    if (reader.type() != protocol::kGoodbye && reader.type() != protocol::kAbort) {
+      if (!board_.take(rank, reader, std::chrono::steady_clock::now())) no_request(by, rank);
+      return;
+    }
+    const std::uint32_t id = reader.u32();
+    reader.u32();
+    const bool aborts = reader.type() == protocol::kAbort;
+    const Rank first = aborts ? Rank{reader.i32()} : rank;
+    const std::string said(aborts ? reader.text().substr(0, protocol::kReasonBytesMost) : std::string_view());
+    if (!reader.ended_well() || first.value < -1 || first.value >= options_.world) return no_request(by, rank);
+    board_.give_up(rank);
+    if (!aborts) {
+      board_.answer(rank, id, ok());
+      members_.leave(rank);
+    } else if (first != rank) {
+      end_job({first, absl::StrCat(said, " (heard from rank ", rank.value, ")"), true});
+    } else {
+      end_job({first, absl::StrCat("rank ", first.value, " ended the job: ", said)});
+    }
+  }
+  // Bytes that are none of ours: the member is lost.
+  void no_request(Caller& by, Rank rank) {
+    door_.count_refused();
+    gone(rank, Parting::kNonsense);
+    if (!by.relay()) door_.drop(by);
+  }
+  void gone(Rank rank, Parting how) {
+    const auto* found = members_.find(rank);
+    if (!found) return;
+    const StoreMembers::Member member = *found;
+    board_.give_up(rank);
+    if (member.left) return members_.remove(rank);
+    const std::string to = member.by->relay() ? absl::StrCat("relay of host ", member.by->hello.host) : "store";
+    const std::string end =
+        how == Parting::kNonsense ? "it sent what is no request" : absl::StrCat("its connection to the ", to, " closed without a goodbye");
+    end_job({rank, absl::StrCat("rank ", rank.value, " is gone: ", end), true});  // it may still hear why
+    members_.remove(rank);
+  }
+  void relay_gone(Caller& relay, Parting how) {
+    const auto [behind, in_order] = members_.remove_relay(relay);
+    for (const int rank : behind) board_.give_up(Rank{rank});
+    if (in_order && how == Parting::kClosed) return;
+    const Rank runs = relay.hello.rank, lost = runs.value >= 0 || behind.empty() ? runs : Rank{behind.front()};
+    std::string why =
+        absl::StrCat("the relay of ", StoreMembers::text_of(relay),
+                     how == Parting::kNonsense ? " sent what is no request" : " closed its connection to the store without a goodbye");
+    if (!behind.empty()) absl::StrAppend(&why, ", with ", behind.size() == 1 ? "rank " : "ranks ", absl::StrJoin(behind, ", "));
+    end_job({lost, lost.value < 0 ? why : absl::StrCat("rank ", lost.value, " is gone: ", why), true});
   }
 
   // The first cause counts.
@@ -355,39 +228,34 @@ class StoreServer::Loop {
     }
     if (on_cause_) on_cause_(*cause_);  // before any rank can end because of it
     board_.give_up_all();
-    const Bytes frame = aborted_frame();
-    for (auto& [fd, connection] : connections_) {
-      if (connection->stage == Connection::Stage::kMember) send(*connection, frame);
-    }
+    members_.tell_all(aborted());
   }
-  Bytes aborted_frame() const {
-    FrameWriter writer(protocol::kAborted);
-    return StoreBoard::bytes_of(writer.i32(cause_->rank.value).u8(cause_->lost).text(cause_->reason));
+  std::string aborted() const {
+    return std::move(FrameWriter(protocol::kAborted).i32(cause_->rank.value).u8(cause_->lost).text(cause_->reason)).finish();
   }
+  // Nobody is between.
+  static std::string welcome() { return std::move(FrameWriter(protocol::kWelcome).i32(-1).text("")).finish(); }
 
   // Set before the thread starts.
   const Options options_;
   OnCause on_cause_;
-  const int listener_, epoll_, wake_;
+  const int port_;
 
   // By any thread.
   std::atomic<bool> stopping_{false};
-  std::atomic<std::int64_t> refused_{0};
+  std::atomic<int> connections_{0};
 
   // By mutex_: written by the loop's thread only, which therefore reads cause_ without it.
   mutable std::mutex mutex_;
-  std::condition_variable left_;
-  std::vector<std::string> ordered_;  // reasons of abort(); written by any
-  std::size_t members_ = 0;
+  std::condition_variable left_all_;
+  std::vector<StoreCause> ordered_;  // written by any
+  std::size_t there_ = 0;
+  Meeting meeting_;
   std::optional<StoreCause> cause_;
 
   // The loop's thread alone.
-  std::map<int, std::unique_ptr<Connection>> connections_;  // by descriptor
-  std::unordered_map<int, Connection*> ranks_;              // members, and who left but has not closed
-  std::vector<int> dead_;
-  int strangers_ = 0;
-  bool listening_ = true;
-  std::set<std::string> logged_;
+  StoreDoor door_;
+  StoreMembers members_;
   std::string build_;
   Rank build_from_;
   StoreBoard board_;
@@ -398,16 +266,28 @@ class StoreServer::Loop {
 StatusOr<std::unique_ptr<StoreServer>> StoreServer::start(Options options, OnCause on_cause) {
   if (options.secret.empty() || options.world < 1)
     return absl::InvalidArgumentError("a store needs a secret and a world of at least 1");
-  TROUPE_ASSIGN_OR_RETURN(const int listener, listen_at(options.port, options.loopback_only));
-  return std::unique_ptr<StoreServer>(new StoreServer(std::make_unique<Loop>(std::move(options), std::move(on_cause), listener)));
+  std::vector<int> listeners;
+  TROUPE_ASSIGN_OR_RETURN(listeners.emplace_back(), listen_at(options.port, options.loopback_only));
+  if (!options.local_name.empty()) {
+    const auto local = listen_at_name(options.local_name);
+    if (!local.ok()) {
+      close(listeners[0]);
+      return local.status();
+    }
+    listeners.push_back(*local);
+  }
+  return std::unique_ptr<StoreServer>(new StoreServer(std::make_unique<Loop>(std::move(options), std::move(on_cause), std::move(listeners))));
 }
 
 StoreServer::StoreServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
 StoreServer::~StoreServer() = default;
 int StoreServer::port() const { return loop_->port(); }
-void StoreServer::abort(std::string reason) { loop_->order_abort(std::move(reason)); }
+void StoreServer::abort(std::string reason) { loop_->order_end({Rank{-1}, std::move(reason)}); }
+void StoreServer::lose(Rank rank, std::string reason) { loop_->order_end({rank, std::move(reason), true}); }
+StoreServer::Meeting StoreServer::meeting() const { return loop_->meeting(); }
 bool StoreServer::wait_until_left(Deadline deadline) { return loop_->wait_until_left(deadline); }
 std::int64_t StoreServer::refused() const { return loop_->refused(); }
+int StoreServer::connections() const { return loop_->connections(); }
 std::optional<StoreCause> StoreServer::cause() const { return loop_->cause(); }
 
 }  // namespace troupe::comm

@@ -1,4 +1,5 @@
-// The store of a job (store.h is its clients' side): runs in the launcher, or in rank 0 where there is none.
+// The store of a job (store.h is its clients' side): runs in the launcher, or in rank 0 where there is none. Ranks of other hosts may
+// come through a relay of their host (store_relay.h), which has one connection for all of them.
 //
 // Threads: one of its own does everything; start, abort, wait_until_left, observers by any other. `on_cause` is called on its
 // own, once,
@@ -17,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "comm/join/store.h"
@@ -28,6 +30,7 @@ class StoreServer {
   struct Options {
     bool loopback_only = true;
     int port = 0;  // 0: any free one
+    std::string local_name;  // not empty: listens at this name of the host, too
     std::string secret;
     int world = 1;
     std::chrono::milliseconds strangers_have{5000};
@@ -42,9 +45,17 @@ class StoreServer {
   int port() const;
   // Ends the job for all; unless a cause came before, on_cause is called.
   void abort(std::string reason);
+  // Ends the job because of a rank that cannot say so itself, unless a cause came before: `reason` names it.
+  void lose(Rank rank, std::string reason);
+  // Who waits for the others' addresses, and whose have not come: both empty while nobody waits.
+  struct Meeting {
+    std::vector<Rank> waiting, missing;
+  };
+  Meeting meeting() const;
   // True when no rank is connected (each said goodbye or was lost); false when the deadline came first.
   bool wait_until_left(Deadline deadline);
   std::int64_t refused() const;  // connections of strangers
+  int connections() const;       // of members now: ranks that came themselves, and relays
   std::optional<StoreCause> cause() const;
 
  private:

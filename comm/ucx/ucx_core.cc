@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -69,6 +70,12 @@ Counters UcxCore::counters() const {
 }
 
 // ---- the loop ----
+
+void UcxCore::open_channels() {
+  open_ = true;
+  ready_.insert(ready_.begin(), std::make_move_iterator(early_.begin()), std::make_move_iterator(early_.end()));
+  early_.clear();
+}
 
 void UcxCore::run() {
   inbox_->open();
@@ -212,6 +219,7 @@ void UcxCore::fail(Peer& peer, Status cause) {
 }
 
 void UcxCore::act(Down down) {
+  if (!open_) return early_.push_back(down);
   if (peer_down_ && !stopping_) peer_down_(down.peer->rank, down.peer->cause);
 }
 

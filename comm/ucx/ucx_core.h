@@ -3,7 +3,7 @@
 // Nothing of the caller's runs inside a UCX callback: callbacks only put what they learned into `ready_`, and
 // the loop runs handlers and completions between two rounds of progress. So a handler may send and fetch, and
 // UCX is never entered twice. Threads: listen, set_peers, handle, on_peer_down before run(); counters by any;
-// the rest by the thread in run(). Owns: the workers, their endpoints, everything open (open_frame.h).
+// the rest by the thread in run(). Handlers are set before open_channels(), which may come while it runs. Owns: the workers, their endpoints, everything open (open_frame.h).
 // Invariants: a completion is called once (UcxTransport.CompletesEverySendOnce); after the failure of a peer
 // nothing is posted to it.
 #pragma once
@@ -77,6 +77,8 @@ class UcxCore {
   }
   void on_peer_down(Transport::PeerDown handler) { peer_down_ = std::move(handler); }
 
+  // What comes on the channels, and who goes down, waits until this was called: before run(), or on its thread.
+  void open_channels();
   // Until the inbox is stopped; shuts down before it returns.
   void run();
   // For a transport that was never started, too.
@@ -174,14 +176,14 @@ class UcxCore {
   std::array<Transport::Handler, kChannels> handlers_;
   Transport::PeerDown peer_down_;
 
-  std::deque<Ready> ready_;
+  std::deque<Ready> ready_, early_;  // early: for handlers that are not there yet
   std::vector<std::shared_ptr<HeldBulk>>
       held_;  // what is not settled: UCX wants its memory back, a sender its completion
   std::vector<Peer*> closing_;
   OpenSet<OpenSend> orphan_sends_;  // completed for the owner, not yet for UCX
   OpenSet<OpenFetch> orphan_fetches_;
   std::int64_t now_ns_ = 0, next_tick_ns_ = 0;
-  bool stopping_ = false, shut_ = false;
+  bool open_ = false, stopping_ = false, shut_ = false;
   Status why_;  // of the stop
   std::array<bool, kRefusals> refusal_logged_{};
 

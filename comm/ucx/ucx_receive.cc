@@ -139,6 +139,7 @@ void UcxCore::refuse(Refusal refusal) {
 
 void UcxCore::act(Arrived arrived) {
   if (arrived.channel == Channel::kTransport) return take_note(peer(arrived.from), arrived.header);
+  if (!open_) return early_.push_back(std::move(arrived));
   std::unique_ptr<Arrival::Bulk> bulk;
   if (arrived.bulk != nullptr) bulk = std::make_unique<UcxBulk>(this, inbox_, arrived.bulk);
   if (stopping_) return;  // the bulk is let go with all others

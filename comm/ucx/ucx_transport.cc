@@ -18,7 +18,11 @@ struct UcxTransport::State {
   std::shared_ptr<Inbox> inbox = std::make_shared<Inbox>();
   std::unique_ptr<UcxCore> core;
   std::thread thread;
-  bool peers_set = false, stopped = false;
+  bool peers_set = false, started = false, stopped = false;
+
+  void run() {
+    thread = std::thread([this] { core->run(); });
+  }
 };
 
 StatusOr<std::unique_ptr<UcxTransport>> UcxTransport::open(const UcxOptions& options) {
@@ -55,13 +59,13 @@ void UcxTransport::set_peers(std::vector<std::string> addresses) {
 }
 
 void UcxTransport::handle(Channel channel, Handler handler) {
-  TROUPE_CHECK(!state_->thread.joinable()) << "handlers are set before start";
+  TROUPE_CHECK(!state_->started) << "handlers are set before start";
   TROUPE_CHECK(channel != Channel::kTransport) << "the transport's own channel";
   state_->core->handle(channel, std::move(handler));
 }
 
 void UcxTransport::on_peer_down(PeerDown handler) {
-  TROUPE_CHECK(!state_->thread.joinable()) << "handlers are set before start";
+  TROUPE_CHECK(!state_->started) << "handlers are set before start";
   state_->core->on_peer_down(std::move(handler));
 }
 
@@ -69,9 +73,20 @@ Status UcxTransport::start() {
   if (!state_->peers_set && world() > 1)
     return absl::FailedPreconditionError(
         "the transport has no peers' addresses: set_peers comes before start");
-  TROUPE_CHECK(!state_->thread.joinable() && !state_->stopped) << "started twice";
-  state_->thread = std::thread([core = state_->core.get()] { core->run(); });
+  TROUPE_CHECK(!state_->started && !state_->stopped) << "started twice";
+  state_->started = true;
+  if (state_->thread.joinable()) {
+    state_->inbox->push([core = state_->core.get()] { core->open_channels(); });
+  } else {
+    state_->core->open_channels();
+    state_->run();
+  }
   return ok();
+}
+
+void UcxTransport::be_reachable() {
+  TROUPE_CHECK(state_->peers_set && !state_->thread.joinable() && !state_->stopped) << "reachable between set_peers and start";
+  state_->run();
 }
 
 void UcxTransport::send(Frame frame) {

@@ -32,7 +32,8 @@ struct UcxOptions {
   std::uint32_t incarnation = 0;  // counts the job's restarts, the same on all ranks
   bool one_machine = false;       // all ranks are here: nobody else can connect
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(5);
-  // Until a peer is heard for the first time: its address may be published long before it starts.
+  // From the first frame to a peer until it is heard for the first time: its address may be published long before it starts. Where all are
+  // be_reachable() as soon as addresses are known, heartbeat_timeout will do; less than that counts as that.
   std::chrono::nanoseconds first_contact_timeout = std::chrono::seconds(60);
   std::chrono::microseconds spin =
       std::chrono::microseconds(20);  // how long to look for more before sleeping
@@ -49,6 +50,8 @@ class UcxTransport final : public Transport {
   const std::string& address() const;
   // By rank. Before start().
   void set_peers(std::vector<std::string> addresses);
+  // After set_peers, if it is long until start(): answers heartbeats from now on. What else comes waits for start().
+  void be_reachable();
 
   Rank rank() const override;
   int world() const override;

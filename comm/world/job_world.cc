@@ -40,13 +40,17 @@ Status JobWorld::enter(int ranks, double heartbeat_timeout_s) {
     for (int rank = 0; rank < ranks; ++rank) owned_.push_back(hub_->transport(Rank(rank)));
   } else {
     TROUPE_CHECK(ranks == place_.world) << "a plan for " << ranks << " processes in a job of " << place_.world;
-    TROUPE_ASSIGN_OR_RETURN(auto transport, UcxTransport::open({.rank = place_.rank, .world = place_.world,
-                                                                      .job = XXH3_64bits(place_.secret.data(), place_.secret.size()),
-                                                                      .one_machine = place_.local_world == place_.world,
-                                                                      .heartbeat_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(heartbeat_timeout_s * 1e9))}));
+    const std::chrono::nanoseconds heartbeat(static_cast<std::int64_t>(heartbeat_timeout_s * 1e9));
+    TROUPE_ASSIGN_OR_RETURN(auto transport, UcxTransport::open({.rank = place_.rank,
+                                                                .world = place_.world,
+                                                                .job = XXH3_64bits(place_.secret.data(), place_.secret.size()),
+                                                                .one_machine = place_.local_world == place_.world,
+                                                                .heartbeat_timeout = heartbeat,
+                                                                .first_contact_timeout = heartbeat}));
     TROUPE_ASSIGN_OR_RETURN(auto joined, join(place_, with_machine(transport->address()), after(kEnterDeadline)));
     auto machines = split_machines(joined.addresses());
     transport->set_peers(machines.addresses);
+    transport->be_reachable();  // what we do until it starts may take longer than a heartbeat
     node_of_ = std::move(machines.node_of);
     joined_.emplace(std::move(joined));
     owned_.push_back(std::move(transport));

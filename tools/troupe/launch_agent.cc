@@ -8,8 +8,11 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "comm/join/environment.h"
 #include "comm/join/secret.h"
+#include "comm/join/store_relay.h"
 #include "tools/troupe/launch_remote.h"
 
 namespace troupe::tool {
@@ -29,6 +32,9 @@ class Agent final : public CrewListener {
   void on_ended(Rank rank, const Ending& ending) override {
     out_.write(std::move(comm::FrameWriter(kEnded).i32(rank.value).i32(ending.code).i32(ending.signal).text(ending.last_state)).finish());
   }
+  void on_stopped(Rank rank, bool stopped) override {
+    out_.write(std::move(comm::FrameWriter(kStopped).i32(rank.value).u8(stopped ? 1 : 0)).finish());
+  }
   void on_crew_failed(const std::string& what, int exit_code) override {
     out_.write(std::move(comm::FrameWriter(kFailed).i32(exit_code).text(what.substr(0, what.rfind(" (on ")))).finish());
     failed_ = true;
@@ -37,15 +43,43 @@ class Agent final : public CrewListener {
   // False when the launcher has gone, or speaks nonsense.
   bool take_orders();
   bool start(comm::FrameReader& reader);
+  void start_relay(const std::string& host, std::vector<RankStart>& ranks);
 
   Guard guard_;
   Output out_{STDOUT_FILENO};
   comm::FrameSplitter splitter_;
+  std::unique_ptr<comm::StoreRelay> relay_;  // outlives the ranks
   std::unique_ptr<LocalCrew> crew_;
   bool failed_ = false;
 };
 
+// Without it, the ranks go to the store themselves.
+void Agent::start_relay(const std::string& host, std::vector<RankStart>& ranks) {
+  if (ranks.size() < 2) return;
+  const auto told = [&](std::string_view name) -> std::string {
+    for (const auto& variable : ranks[0].variables) {
+      if (variable.starts_with(name)) return variable.substr(name.size());
+    }
+    return "";
+  };
+  const auto store = comm::parse_host_port(told("TROUPE_STORE="));
+  int world = 0;
+  if (!store.ok() || !absl::SimpleAtoi(told("TROUPE_WORLD_SIZE="), &world)) return;
+  const std::string name = absl::StrCat("troupe-", comm::make_secret());  // two "hosts" may be one machine
+  auto relay = comm::StoreRelay::start({.name = name,
+                                        .host = host,
+                                        .store_hosts = store->host,
+                                        .store_port = store->port,
+                                        .secret = told("TROUPE_SECRET="),
+                                        .world = world},
+                                       comm::Deadline::max());
+  if (!relay.ok()) return;
+  relay_ = *std::move(relay);
+  for (auto& rank : ranks) rank.variables.push_back(absl::StrCat("TROUPE_RELAY=", name));
+}
+
 bool Agent::start(comm::FrameReader& reader) {
+  const std::string host(reader.text());
   std::vector<std::string> program(std::min(reader.u32(), 1u << 16));
   for (auto& word : program) word = reader.text();
   std::vector<RankStart> ranks(std::min(reader.u32(), 1u << 16));
@@ -60,7 +94,8 @@ bool Agent::start(comm::FrameReader& reader) {
       if (variable.starts_with(kStoreUnknown)) variable.replace(0, kStoreUnknown.size() - 1, absl::StrCat("TROUPE_STORE=", seen));
     }
   }
-  if (!reader.ended_well() || program.empty()) return false;
+  if (!reader.ended_well() || program.empty() || ranks.empty()) return false;
+  start_relay(host, ranks);
   crew_ = std::make_unique<LocalCrew>("here", guard_, *this);
   crew_->start(ranks, program);
   return true;

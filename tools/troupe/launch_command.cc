@@ -12,7 +12,7 @@ Status check_variables(const std::vector<std::string>& variables) {
     if (name.empty() || name.size() == variable.size())
       return absl::InvalidArgumentError(absl::StrCat("--env '", variable, "' must be NAME=VALUE"));
     for (const char* ours :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "STORE", "SECRET", "MASTER_ADDR", "MASTER_PORT"}) {
+         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "STORE", "RELAY", "SECRET", "MASTER_ADDR", "MASTER_PORT"}) {
       if (name == ours || name == absl::StrCat("TROUPE_", ours)) {
         return absl::InvalidArgumentError(
             absl::StrCat("--env '", variable, "': the launcher sets ", name, " itself; leave it out"));

@@ -269,9 +269,21 @@ void LocalCrew::ready(int fd) {
   }
 }
 
+// A debugger's stops are none of these.
+void LocalCrew::look_whether_it_stands(const Member& member) {
+  siginfo_t info{};
+  while (member.child.running() &&
+         waitid(P_PID, static_cast<id_t>(member.child.pid), &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
+         info.si_pid == member.child.pid) {
+    listener_.on_stopped(member.rank, info.si_code != CLD_CONTINUED);
+    info = {};
+  }
+}
+
 void LocalCrew::reap() {
   for (auto& member : members_) {
     Ending ending;
+    look_whether_it_stands(member);
     if (!reap_child(member.child, guard_, ending)) continue;
     // Everybody who could write is dead, but for one who left the group: what lies there now is all.
     for (int i = 0; i < kLastReads; ++i) {

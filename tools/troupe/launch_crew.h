@@ -38,6 +38,7 @@ class CrewListener {
   virtual ~CrewListener() = default;
   virtual void on_output(Rank rank, Stream stream, std::string_view bytes) = 0;
   virtual void on_ended(Rank rank, const Ending& ending) = 0;  // after its last output
+  virtual void on_stopped(Rank rank, bool stopped) = 0;        // by a signal, until it goes on
   // The host is not to be had, or the program cannot be started there: no rank of the crew goes on.
   virtual void on_crew_failed(const std::string& what, int exit_code) = 0;
   virtual void on_host_line(const std::string& host, std::string_view line) = 0;  // of ssh itself
@@ -129,6 +130,7 @@ class LocalCrew final : public Crew {
     Child child;
   };
   void read(Member& member, int& fd, Stream stream);
+  void look_whether_it_stands(const Member& member);
   std::string state_path(Rank rank) const;
   const Guard& guard_;
   CrewListener& listener_;

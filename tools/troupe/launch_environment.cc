@@ -6,11 +6,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
 
 namespace troupe::tool {
+
+JobEnvironment environment_of(const std::vector<HostSlots>& hosts, JobEnvironment job, const std::string& address) {
+  job.master_port = free_port();
+  const auto away = std::ranges::find_if(hosts, [](const HostSlots& host) { return !is_this_host(host.host); });
+  if (away == hosts.end()) return job;
+  job.store_host_there = address.empty() ? address_towards(away->host) : address;
+  if (job.store_host_there.empty()) job.store_host_there = "launcher";
+  if (!is_this_host(hosts[0].host)) job.master_host = hosts[0].host;
+  else if (job.store_host_there != "launcher") job.master_host = job.store_host_there;
+  return job;
+}
 
 std::vector<std::vector<RankStart>> starts_of(const std::vector<HostSlots>& hosts, const JobEnvironment& environment) {
   int world = 0, rank = 0;

@@ -11,14 +11,17 @@
 namespace troupe::tool {
 
 struct JobEnvironment {
-  std::string store_host_here;   // for ranks of this machine
-  std::string store_host_there;  // for others; "launcher": their agent fills it in
+  std::string store_host_here = "127.0.0.1";  // for ranks of this machine
+  std::string store_host_there;                 // for others; "launcher": their agent fills it in
   int store_port = 0;
   std::string secret;
-  std::string master_host;  // of rank 0; MASTER_PORT is a port for the user's program, not the store's
+  std::string master_host = "127.0.0.1";  // of rank 0; MASTER_PORT is a port for the user's program, not the store's
   int master_port = 0;
   std::vector<std::string> more;  // --env
 };
+
+// `job` with the hosts that its ranks need to know. `address`: of this machine, as others reach it; empty: found out.
+JobEnvironment environment_of(const std::vector<HostSlots>& hosts, JobEnvironment job, const std::string& address);
 
 // By host, the starts of its ranks.
 std::vector<std::vector<RankStart>> starts_of(const std::vector<HostSlots>& hosts, const JobEnvironment& environment);

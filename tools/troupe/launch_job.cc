@@ -5,23 +5,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "comm/join/secret.h"
 #include "comm/join/store_server.h"
 #include "tools/troupe/launch_environment.h"
-#include "tools/troupe/launch_output.h"
+#include "tools/troupe/launch_ranks.h"
 #include "tools/troupe/launch_remote.h"
+#include "tools/troupe/launch_stopped.h"
 
 namespace troupe::tool {
 namespace {
@@ -35,23 +31,15 @@ constexpr auto kCauseIsKnownFor = 2s;   // ranks that have heard the cause from 
 // befell it, 6 of which the heartbeats may take.
 constexpr auto kLostIsKnownFor = 1s, kLostEndsWithin = 2s;
 constexpr auto kGoneWithin = 1s;        // of SIGKILL, through a link that may be cut; then its ssh ends
+constexpr auto kLookAtStopped = 500ms;     // while a rank is stopped
 constexpr int kFlushWithinMs = 5000;
 constexpr int kTimedOut = 124;
 
 constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
 
-// One rank while and after it runs.
-struct Member {
-  std::string host;
-  LineCutter out, err;
-  Tail err_tail;
-  std::ofstream log;
-  std::optional<Ending> ending;
-};
-
 class Job final : public CrewListener {
  public:
-  Job(const LaunchArguments& arguments, const std::vector<HostSlots>& hosts) : arguments_(arguments), hosts_(hosts) {}
+  Job(const LaunchArguments& arguments, const std::vector<HostSlots>& hosts) : arguments_(arguments), hosts_(hosts), ranks_(hosts) {}
   StatusOr<int> run();
 
  private:
@@ -59,13 +47,11 @@ class Job final : public CrewListener {
   void on_output(Rank rank, Stream stream, std::string_view bytes) override;
   void on_ended(Rank rank, const Ending& ending) override;
   void on_crew_failed(const std::string& what, int exit_code) override;
-  void on_host_line(const std::string& host, std::string_view line) override { err_.line(absl::StrCat("[", host, "] "), line); }
+  void on_stopped(Rank rank, bool stopped) override;
+  void on_host_line(const std::string& host, std::string_view line) override { ranks_.host_line(host, line); }
 
-  void say(const std::string& text) { err_.line("troupe: ", text); }
-  void line(int rank, Stream stream, std::string_view text);
-  Status open_logs();
+  void say(const std::string& text) { ranks_.say(text); }
   Status start_store();
-  JobEnvironment environment() const;
   void start();
   void poll_once();
   void take_signals();
@@ -73,41 +59,28 @@ class Job final : public CrewListener {
   void keep_time();
   void signal_all(int number);
   void stop(const std::string& why, std::chrono::seconds end_within = kEndWithin);  // SIGTERM now, SIGKILL later
-  void say_first(int rank);
+  void say_first(Rank rank);
   int finish();
   bool done() const;
 
   const LaunchArguments& arguments_;
   const std::vector<HostSlots>& hosts_;
-  Output out_{STDOUT_FILENO}, err_{STDERR_FILENO};
-  std::vector<Member> members_;  // by rank
+  LaunchedRanks ranks_;
   std::string secret_ = comm::make_secret();
   int signal_fd_ = -1, cause_fd_ = -1;
   std::unique_ptr<comm::StoreServer> store_;
   std::unique_ptr<Guard> guard_;
   std::vector<std::unique_ptr<Crew>> crews_;
 
-  std::optional<int> first_failed_;      // rank that was seen to end first
-  std::optional<int> said_first_;
+  std::optional<Rank> first_failed_;     // was seen to end first
+  std::optional<Rank> said_first_;
   std::optional<int> crew_exit_code_;    // the host or the program was not to be had
   std::optional<comm::StoreCause> cause_;
   bool stopping_ = false, timed_out_ = false, asked_to_end_ = false, interrupted_ = false;
   Deadline time_out_at_ = Deadline::max(), term_at_ = Deadline::max(), kill_at_ = Deadline::max(), abandon_at_ = Deadline::max();
   Deadline crews_at_{};  // when a crew's keep_time() is due
+  StoppedRanks stopped_;
 };
-
-Status Job::open_logs() {
-  if (arguments_.log_dir.empty()) return ok();
-  std::error_code error;
-  std::filesystem::create_directories(arguments_.log_dir, error);
-  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-    const std::string path = absl::StrCat(arguments_.log_dir, "/rank-", rank, ".log");
-    members_[rank].log.open(path, std::ios::binary | std::ios::trunc);
-    if (!members_[rank].log)
-      return absl::InvalidArgumentError(absl::StrCat("--log-dir: cannot write ", path, ": ", std::strerror(errno)));
-  }
-  return ok();
-}
 
 Status Job::start_store() {
   const bool all_here = std::ranges::all_of(hosts_, [](const HostSlots& host) { return is_this_host(host.host); });
@@ -118,28 +91,13 @@ Status Job::start_store() {
   };
   TROUPE_ASSIGN_OR_RETURN(
       store_,
-      comm::StoreServer::start({.loopback_only = all_here, .secret = secret_, .world = static_cast<int>(members_.size())}, wake));
+      comm::StoreServer::start({.loopback_only = all_here, .secret = secret_, .world = ranks_.count()}, wake));
   return ok();
 }
 
-JobEnvironment Job::environment() const {
-  const auto away = std::ranges::find_if(hosts_, [](const HostSlots& host) { return !is_this_host(host.host); });
-  JobEnvironment environment{.store_host_here = "127.0.0.1",
-                             .store_port = store_->port(),
-                             .secret = secret_,
-                             .master_host = "127.0.0.1",
-                             .master_port = free_port(),
-                             .more = arguments_.env};
-  if (away == hosts_.end()) return environment;
-  environment.store_host_there = arguments_.address.empty() ? address_towards(away->host) : arguments_.address;
-  if (environment.store_host_there.empty()) environment.store_host_there = "launcher";
-  if (!is_this_host(hosts_[0].host)) environment.master_host = hosts_[0].host;
-  else if (environment.store_host_there != "launcher") environment.master_host = environment.store_host_there;
-  return environment;
-}
-
 void Job::start() {
-  const auto starts = starts_of(hosts_, environment());
+  const auto starts = starts_of(hosts_, environment_of(hosts_, {.store_port = store_->port(), .secret = secret_, .more = arguments_.env},
+                                                       arguments_.address));
   const std::vector<std::string> ssh = absl::StrSplit(arguments_.ssh, ' ', absl::SkipEmpty());
   for (std::size_t i = 0; i < hosts_.size() && !crew_exit_code_; ++i) {
     if (is_this_host(hosts_[i].host)) crews_.push_back(std::make_unique<LocalCrew>(hosts_[i].host, *guard_, *this));
@@ -149,10 +107,7 @@ void Job::start() {
 }
 
 StatusOr<int> Job::run() {
-  for (const auto& host : hosts_) {
-    for (int i = 0; i < host.slots; ++i) members_.emplace_back().host = host.host;
-  }
-  TROUPE_RETURN_IF_ERROR(open_logs());
+  TROUPE_RETURN_IF_ERROR(ranks_.open_logs(arguments_.log_dir));
   std::signal(SIGPIPE, SIG_IGN);
   sigset_t signals, before;
   sigemptyset(&signals);
@@ -182,16 +137,17 @@ bool Job::done() const {
 void Job::poll_once() {
   std::vector<pollfd> polled{{signal_fd_, POLLIN, 0},
                              {cause_fd_, POLLIN, 0},
-                             {out_.pending() ? STDOUT_FILENO : -1, POLLOUT, 0},
-                             {err_.pending() ? STDERR_FILENO : -1, POLLOUT, 0}};
+                             {ranks_.out().pending() ? STDOUT_FILENO : -1, POLLOUT, 0},
+                             {ranks_.err().pending() ? STDERR_FILENO : -1, POLLOUT, 0}};
   const std::size_t ours = polled.size();
   std::vector<std::size_t> first_of;
-  const bool room = out_.has_room() && err_.has_room();
+  const bool room = ranks_.has_room();
   for (const auto& crew : crews_) {
     first_of.push_back(polled.size());
     crew->add_descriptors(polled, room);
   }
-  const Deadline next = std::min({time_out_at_, term_at_, kill_at_, abandon_at_, crews_at_});
+  const Deadline look = stopped_.any() && !stopping_ ? comm::after(kLookAtStopped) : Deadline::max();
+  const Deadline next = std::min({look, time_out_at_, term_at_, kill_at_, abandon_at_, crews_at_});
   int timeout = -1;
   if (next != Deadline::max()) {
     timeout = static_cast<int>(std::clamp<std::int64_t>(
@@ -202,8 +158,8 @@ void Job::poll_once() {
     while (crew + 1 < crews_.size() && i >= first_of[crew + 1]) ++crew;
     if (polled[i].revents != 0) crews_[crew]->ready(polled[i].fd);
   }
-  if (polled[2].revents != 0) out_.flush();
-  if (polled[3].revents != 0) err_.flush();
+  if (polled[2].revents != 0) ranks_.out().flush();
+  if (polled[3].revents != 0) ranks_.err().flush();
   if (polled[1].revents != 0) take_cause();
   if (polled[0].revents != 0) take_signals();
   keep_time();
@@ -236,7 +192,7 @@ void Job::take_cause() {
   [[maybe_unused]] const ssize_t got = read(cause_fd_, &count, sizeof count);
   if (cause_ || !(cause_ = store_->cause())) return;
   if (cause_->rank.value < 0) return;  // our own abort()
-  if (!cause_->lost || said_first_ != cause_->rank.value) say(cause_->reason);
+  if (!cause_->lost || said_first_ != cause_->rank) say(cause_->reason);
   if (!stopping_) term_at_ = comm::after(cause_->lost ? kLostIsKnownFor : kCauseIsKnownFor);
 }
 
@@ -263,16 +219,14 @@ void Job::keep_time() {
       stop(why);
     }
   }
+  if (const auto rank = stopping_ || cause_ ? std::nullopt : stopped_.awaited(*store_, now))
+    store_->lose(*rank, absl::StrCat("rank ", rank->value, " on ", ranks_.host(*rank), " has not joined: its process is stopped"));
   if (now >= term_at_) stop("", cause_ && cause_->lost ? kLostEndsWithin : kEndWithin);
   if (now >= kill_at_) {
     kill_at_ = Deadline::max();
-    std::vector<std::size_t> left;
-    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-      if (!members_[rank].ending) left.push_back(rank);
-    }
+    const auto left = ranks_.running();
     if (!interrupted_ || first_failed_)
-      say(absl::StrCat(left.size() == 1 ? "rank " : "ranks ", absl::StrJoin(left, ", "), " did not end and ",
-                       left.size() == 1 ? "is" : "are", " killed"));
+      say(absl::StrCat(LaunchedRanks::text_of(left), " did not end and ", left.size() == 1 ? "is" : "are", " killed"));
     signal_all(SIGKILL);
     abandon_at_ = comm::after(kGoneWithin);
   }
@@ -282,38 +236,28 @@ void Job::keep_time() {
   }
 }
 
-void Job::line(int rank, Stream stream, std::string_view text) {
-  auto& member = members_[static_cast<std::size_t>(rank)];
-  if (stream == Stream::kErr) member.err_tail.add(text);
-  (stream == Stream::kOut ? out_ : err_).line(absl::StrCat("[", rank, "] "), text);
+void Job::on_stopped(Rank rank, bool stopped) {
+  if (ranks_.has(rank)) stopped_.note(rank, stopped, std::chrono::steady_clock::now());
 }
 
 void Job::on_output(Rank rank, Stream stream, std::string_view bytes) {
-  if (rank.value < 0 || static_cast<std::size_t>(rank.value) >= members_.size()) return;
-  auto& member = members_[static_cast<std::size_t>(rank.value)];
-  if (member.log.is_open() && !member.log.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush()) {
-    say(absl::StrCat("the log of rank ", rank.value, " in ", arguments_.log_dir, " cannot be written any more"));
-    member.log.close();
-  }
-  (stream == Stream::kOut ? member.out : member.err).add(bytes, [&](std::string_view text) { line(rank.value, stream, text); });
+  if (ranks_.has(rank)) ranks_.take_output(rank, stream, bytes);
 }
 
 void Job::on_ended(Rank rank, const Ending& ending) {
-  if (rank.value < 0 || static_cast<std::size_t>(rank.value) >= members_.size()) return;
-  auto& member = members_[static_cast<std::size_t>(rank.value)];
-  member.out.end([&](std::string_view text) { line(rank.value, Stream::kOut, text); });
-  member.err.end([&](std::string_view text) { line(rank.value, Stream::kErr, text); });
-  member.ending = ending;
+  if (!ranks_.has(rank)) return;
+  ranks_.end(rank, ending);
+  stopped_.note(rank, false, {});
   if (!ending.failed()) return;
   if (stopping_) return;  // what our own signals did is no failure that came first
   take_cause();
-  if (!first_failed_) first_failed_ = rank.value;
+  if (!first_failed_) first_failed_ = rank;
   // Who ends because another has failed does not come first, even if the other is seen to end later; that one has its time
   // (take_cause).
   const bool other_is_first = cause_ && cause_->rank.value >= 0 && cause_->rank != rank;
-  if (other_is_first && !members_[static_cast<std::size_t>(cause_->rank.value)].ending) return;
-  if (!other_is_first) say_first(rank.value);
-  stop(absl::StrCat("rank ", rank.value, " on ", member.host, " ", ending.text()));
+  if (other_is_first && !ranks_.ending(cause_->rank)) return;
+  if (!other_is_first) say_first(rank);
+  stop(absl::StrCat("rank ", rank.value, " on ", ranks_.host(rank), " ", ending.text()));
 }
 
 void Job::on_crew_failed(const std::string& what, int exit_code) {
@@ -322,41 +266,33 @@ void Job::on_crew_failed(const std::string& what, int exit_code) {
   stop(what);
 }
 
-void Job::say_first(int rank) {
+void Job::say_first(Rank rank) {
   if (said_first_) return;
   said_first_ = rank;
-  const auto& member = members_[static_cast<std::size_t>(rank)];
-  say(absl::StrCat("rank ", rank, " on ", member.host, " ", member.ending->text()));
+  ranks_.say_ending(rank);
 }
 
 int Job::finish() {
   int code = 0;
-  std::optional<int> first = first_failed_;
-  if (cause_ && cause_->rank.value >= 0 &&
-      members_[static_cast<std::size_t>(cause_->rank.value)].ending.value_or(Ending{}).failed())
-    first = cause_->rank.value;
+  std::optional<Rank> first = first_failed_;
+  if (cause_ && cause_->rank.value >= 0 && ranks_.failed(cause_->rank)) first = cause_->rank;
   if (timed_out_) {
     code = kTimedOut;
   } else if (crew_exit_code_) {
     code = *crew_exit_code_;
   } else if (first) {
     say_first(*first);
-    const auto& member = members_[static_cast<std::size_t>(*first)];
-    code = member.ending->exit_code();
-    if (!member.err_tail.lines().empty()) say(absl::StrCat("the last of what rank ", *first, " wrote to stderr:"));
-    for (const auto& text : member.err_tail.lines()) err_.line(absl::StrCat("[", *first, "] "), text);
-    const std::vector<std::string> state = absl::StrSplit(member.ending->last_state, '\n', absl::SkipEmpty());
-    if (!state.empty()) say(absl::StrCat("what the actors of rank ", *first, " did, ", state[0], ":"));
-    for (std::size_t i = 1; i < state.size(); ++i) err_.line(absl::StrCat("[", *first, "] "), state[i]);
+    code = ranks_.ending(*first)->exit_code();
+    ranks_.say_last_words(*first);
   } else {
     // Nobody failed before we asked them to end; somebody may have after.
-    for (const auto& member : members_) {
-      if (code == 0 && member.ending && member.ending->failed()) code = member.ending->exit_code();
+    for (int rank = 0; rank < ranks_.count() && code == 0; ++rank) {
+      if (ranks_.failed(Rank{rank})) code = ranks_.ending(Rank{rank})->exit_code();
     }
     if (code == 0 && cause_) code = 1;
   }
-  out_.flush_within(kFlushWithinMs);
-  err_.flush_within(kFlushWithinMs);
+  ranks_.out().flush_within(kFlushWithinMs);
+  ranks_.err().flush_within(kFlushWithinMs);
   return code;
 }
 

@@ -53,7 +53,7 @@ RemoteCrew::~RemoteCrew() {
 
 void RemoteCrew::start(const std::vector<RankStart>& ranks, const std::vector<std::string>& program) {
   comm::FrameWriter writer(kStart);
-  writer.u32(static_cast<std::uint32_t>(program.size()));
+  writer.text(host()).u32(static_cast<std::uint32_t>(program.size()));
   for (const auto& word : program) writer.text(word);
   writer.u32(static_cast<std::uint32_t>(ranks.size()));
   for (const auto& rank : ranks) {
@@ -134,6 +134,10 @@ void RemoteCrew::handle(const std::string& frame) {
       const Ending ending{.code = code, .signal = signal, .last_state = std::string(reader.text())};
       if (std::erase(running_, rank) > 0) listener_.on_ended(rank, ending);
       return;
+    }
+    case kStopped: {
+      const Rank rank{reader.i32()};
+      return listener_.on_stopped(rank, reader.u8() != 0);
     }
     case kHere: return;  // take() has noted it
     case kFailed: {

@@ -3,8 +3,9 @@
 // Launcher and agent speak frames (comm/join/frame.h) through ssh's stdin and stdout, so that neither the secret nor the
 // environment stands in anybody's arguments. When ssh ends, the agent's stdin does, and it kills its ranks.
 //   agent to launcher: the line kAgentLine, then  Ready{text build} Output{u32 rank, u8 stream, raw} Ended{u32 rank, u32 code,
-//                      u32 signal, text last state} Failed{u32 exit code, text} Here{}
-//   launcher to agent: Start{u32 words, text.., u32 ranks, (u32 rank, u32 variables, text..)..} Signal{u32 number} AreYouThere{}
+//                      u32 signal, text last state} Stopped{u32 rank, u8 whether} Failed{u32 exit code, text} Here{}
+//   launcher to agent: Start{text host, u32 words, text.., u32 ranks, (u32 rank, u32 variables, text..)..} Signal{u32 number} AreYouThere{}
+// For several ranks the agent runs the host's relay to the store (comm/join/store_relay.h), so that no rank's death takes it.
 // AreYouThere goes every second: of a link that is cut ssh may say nothing for a quarter of an hour.
 // What comes before kAgentLine was written by the host's shell and is shown.
 #pragma once
@@ -24,7 +25,7 @@ namespace troupe::tool {
 inline constexpr std::string_view kAgentLine = "troupe agent 1\n";
 enum RemoteFrame : std::uint8_t {
   kStart = 1, kSignal = 2, kAreYouThere = 3,
-  kReady = 64, kOutput = 65, kEnded = 66, kFailed = 67, kHere = 68,
+  kReady = 64, kOutput = 65, kEnded = 66, kFailed = 67, kHere = 68, kStopped = 69,
 };
 
 // As one word of a POSIX shell.

@@ -411,6 +411,7 @@ class LaunchJoin : public Launch {
 };
 
 TEST_F(LaunchJoin, RanksMeet) {
+  // two on alpha: through its relay
   for (const Words& where : {Words{"--nproc", "3"}, Words{"--hosts", "alpha:2,beta:1", "--ssh", kFakeSsh}}) {
     const Ended ended = join(where, {"meet"});
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
@@ -419,6 +420,25 @@ TEST_F(LaunchJoin, RanksMeet) {
                   testing::Contains("[" + rank + "] troupe launch: rank " + rank + " of 3: address-0 address-1 address-2"));
     }
   }
+}
+
+// Who is stopped before it has joined has no heartbeats; its launcher, or the agent of its host, sees it.
+TEST_F(LaunchJoin, ARankThatIsStoppedBeforeItHasJoinedEndsTheJobAndIsNamed) {
+  for (const auto& [where, host] : {std::pair(Words{"--nproc", "3"}, "localhost"),
+                                    std::pair(Words{"--hosts", "localhost:1,alpha:2", "--ssh", kFakeSsh}, "alpha")}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Ended ended = join(where, {"stop", "1"});
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+    EXPECT_NE(ended.exit_code, 0);
+    const std::string why = "rank 1 on " + std::string(host) + " has not joined: its process is stopped\n";
+    EXPECT_THAT(ended.err, HasSubstr("troupe: " + why));
+    for (const char* other : {"[0]", "[2]"}) EXPECT_THAT(ended.err, HasSubstr(std::string(other) + " failed: " + why));
+  }
+}
+
+TEST_F(LaunchJoin, ARankThatIsStoppedForAMomentJoins) {
+  const Ended ended = join({"--nproc", "3"}, {"nap", "1"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
 }
 
 TEST_F(LaunchJoin, TheCauseThatARankSaidComesFirst) {
@@ -436,10 +456,12 @@ TEST_F(LaunchJoin, ARankThatEndsTheJobAndStaysIsStopped) {
 }
 
 TEST_F(LaunchJoin, ARankThatVanishesIsNamedAndFailsTheJob) {
-  const Ended ended = join({"--nproc", "3"}, {"vanish", "1"});
-  EXPECT_NE(ended.exit_code, 0);
-  EXPECT_THAT(ended.err, HasSubstr("troupe: rank 1 is gone"));
-  EXPECT_THAT(ended.err, testing::ContainsRegex("\\[[02]\\] failed: rank 1 is gone"));
+  for (const Words& where : {Words{"--nproc", "3"}, Words{"--hosts", "alpha:2,beta:1", "--ssh", kFakeSsh}}) {
+    const Ended ended = join(where, {"vanish", "1"});
+    EXPECT_NE(ended.exit_code, 0);
+    EXPECT_THAT(ended.err, HasSubstr("troupe: rank 1 is gone"));
+    EXPECT_THAT(ended.err, testing::ContainsRegex("\\[[02]\\] failed: rank 1 is gone"));
+  }
 }
 
 TEST_F(LaunchJoin, ARankThatDoesNotComeIsNamed) {

@@ -1,6 +1,7 @@
 // One rank over UCX, told by lines on stdin what to do; says what it saw in lines on stdout.
-//   proc_ucx_peer RANK WORLD HEARTBEAT_TIMEOUT_MS SPIN_US
+//   proc_ucx_peer RANK WORLD HEARTBEAT_TIMEOUT_MS FIRST_CONTACT_TIMEOUT_MS SPIN_US
 //   -> address HEX            <- peers HEX HEX ...      -> ready
+//   or                        <- reachable HEX HEX ...  -> reachable   <- start  -> ready
 //   <- ping RANK COUNT        -> latency P50_NS P99_NS MAX_NS      one way, half of there and back
 //   <- flood RANK BYTES COUNT -> flooded SECONDS                   at most four at once, fetched at once
 //   <- both RANK BYTES COUNT  -> flooded SECONDS, then latency ... of pings that left every 200 us while it
@@ -75,8 +76,16 @@ class PeerProgram {
       std::istringstream words(line);
       std::string command;
       words >> command;
-      if (command == "peers") {
-        start(words);
+      if (command == "peers" || command == "reachable") {
+        set_peers(words);
+        if (command == "peers") {
+          start();
+        } else {
+          transport_->be_reachable();
+          say("reachable");
+        }
+      } else if (command == "start") {
+        start();
       } else if (command == "ping") {
         int rank = 0, count = 0;
         words >> rank >> count;
@@ -98,10 +107,12 @@ class PeerProgram {
   }
 
  private:
-  void start(std::istringstream& words) {
+  void set_peers(std::istringstream& words) {
     std::vector<std::string> addresses;
     for (std::string hex; words >> hex;) addresses.push_back(bytes_of_hex(hex));
     transport_->set_peers(std::move(addresses));
+  }
+  void start() {
     TROUPE_CHECK(transport_->start().ok());
     say("ready");
   }
@@ -119,7 +130,7 @@ class PeerProgram {
       const auto count = static_cast<int>(latencies_ns_.size());
       if (count == pings_wanted_) return pinged_.set_value();
       if (one_by_one_) ping(arrival.from(), now_ns());
-    } else {
+    } else if (kind != 'n') {
       const auto bytes = static_cast<std::size_t>(arrival.bulk_bytes());
       if (into_.size() < bytes) into_.resize(bytes);
       arrival.fetch(into_.data(), [this, kind, bytes](const Status& status) {
@@ -233,11 +244,12 @@ class PeerProgram {
 
 int main(int argc, char** argv) {
   using namespace troupe;
-  TROUPE_CHECK(argc == 5) << "RANK WORLD HEARTBEAT_TIMEOUT_MS SPIN_US";
+  TROUPE_CHECK(argc == 6) << "RANK WORLD HEARTBEAT_TIMEOUT_MS FIRST_CONTACT_TIMEOUT_MS SPIN_US";
   comm::PeerProgram peer({.rank = Rank{std::atoi(argv[1])},
                           .world = std::atoi(argv[2]),
                           .job = 42,
                           .heartbeat_timeout = std::chrono::milliseconds(std::atoi(argv[3])),
-                          .spin = std::chrono::microseconds(std::atoi(argv[4]))});
+                          .first_contact_timeout = std::chrono::milliseconds(std::atoi(argv[4])),
+                          .spin = std::chrono::microseconds(std::atoi(argv[5]))});
   peer.run();
 }

@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 using testing::HasSubstr;
 
 struct PeerOptions {
-  int heartbeat_timeout_ms = 5000;
+  int heartbeat_timeout_ms = 5000, first_contact_timeout_ms = 60000;
   int spin_us = 20;
   std::string transports = "all";  // UCX_TLS
 };
@@ -39,7 +39,7 @@ class PeerProcess {
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "proc_ucx_peer";
     const std::vector<std::string> words{program, std::to_string(rank), std::to_string(world),
                                          std::to_string(options.heartbeat_timeout_ms),
-                                         std::to_string(options.spin_us)};
+                                         std::to_string(options.first_contact_timeout_ms), std::to_string(options.spin_us)};
     std::vector<char*> arguments;
     for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
@@ -145,14 +145,15 @@ class PeerProcess {
   std::string buffer_;
 };
 
-std::vector<std::unique_ptr<PeerProcess>> start_peers(int world, const PeerOptions& options = {}) {
+// `how`: "peers", and they are started, or "reachable".
+std::vector<std::unique_ptr<PeerProcess>> start_peers(int world, const PeerOptions& options = {}, const std::string& how = "peers") {
   std::vector<std::unique_ptr<PeerProcess>> peers;
-  std::string line = "peers";
+  std::string line = how;
   for (int rank = 0; rank < world; ++rank)
     peers.push_back(std::make_unique<PeerProcess>(rank, world, options));
   for (auto& peer : peers) line += " " + peer->expect("address");
   for (auto& peer : peers) peer->tell(line);
-  for (auto& peer : peers) peer->expect("ready");
+  for (auto& peer : peers) peer->expect(how == "peers" ? "ready" : how);
   return peers;
 }
 
@@ -239,6 +240,45 @@ TEST_P(UcxProcesses, AStoppedPeerIsReportedAfterTheHeartbeatTimeout) {
   const std::string cause = peers[0]->expect("down", milliseconds(3000));
   EXPECT_GT(Clock::now() - stopped, milliseconds(1000)) << "sooner than it can be known";
   EXPECT_THAT(cause, HasSubstr("1 rank 1 is down: nothing was heard of it for 2000 ms"));
+}
+
+// Nobody has heard of it: from the first frame to it on it is watched.
+TEST_P(UcxProcesses, APeerThatWasStoppedBeforeAnyContactIsReportedAfterTheHeartbeatTimeout) {
+  auto peers = start_peers(2, {.heartbeat_timeout_ms = 2000, .first_contact_timeout_ms = 2000, .transports = GetParam()});
+  peers[1]->signal(SIGSTOP);
+  peers[0]->tell("flood 1 100000 1");
+  EXPECT_THAT(peers[0]->expect("down", seconds(4)), HasSubstr("1 rank 1 is down: nothing was heard of it for 2000 ms"));
+}
+
+// It answers, and what came before it started comes then, in order.
+TEST_P(UcxProcesses, APeerThatIsReachableAndHasNotStartedIsNotReported) {
+  auto peers = start_peers(2, {.heartbeat_timeout_ms = 1000, .first_contact_timeout_ms = 1000, .transports = GetParam()}, "reachable");
+  peers[0]->tell("start");
+  peers[0]->expect("ready");
+  peers[0]->tell("send 1");
+  EXPECT_THAT(peers[0]->expect("sent"), HasSubstr("OK"));
+  peers[0]->tell("both 1 300000 2");
+  EXPECT_EQ(peers[0]->hear(milliseconds(2500)), std::nullopt);
+  peers[1]->tell("start");
+  peers[1]->expect("ready");
+  peers[0]->expect("flooded");
+  peers[0]->expect("latency");
+  peers[0]->tell("flood 1 300000 1");
+  EXPECT_EQ(peers[1]->expect("got"), "300000 good");
+}
+
+TEST_P(UcxProcesses, APeersEndBeforeTheOwnStartIsReportedAfterIt) {
+  auto peers = start_peers(2, {.heartbeat_timeout_ms = 1000, .first_contact_timeout_ms = 1000, .transports = GetParam()}, "reachable");
+  peers[0]->tell("start");
+  peers[0]->expect("ready");
+  peers[0]->tell("send 1");
+  EXPECT_THAT(peers[0]->expect("sent"), HasSubstr("OK"));
+  EXPECT_EQ(peers[0]->hear(milliseconds(2000)), std::nullopt) << "they have met, or it would have been missed";
+  peers[0]->kill();
+  EXPECT_EQ(peers[1]->hear(milliseconds(2500)), std::nullopt);
+  peers[1]->tell("start");
+  peers[1]->expect("ready");
+  EXPECT_THAT(peers[1]->expect("down", seconds(5)), HasSubstr("0 rank 0 is down: "));
 }
 
 TEST_P(UcxProcesses, AShortStopIsNotReported) {

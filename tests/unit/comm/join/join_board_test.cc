@@ -13,10 +13,13 @@ class Board : public testing::Test {
   static constexpr Deadline kNow{};
   // What was answered so far: the request's id and its code.
   std::vector<std::pair<std::uint32_t, int>> answers;
-  StoreBoard board{2, [this](Rank, const StoreBoard::Bytes& bytes) {
-                     FrameReader reader(std::string_view(*bytes).substr(4));
-                     const std::uint32_t id = reader.u32();
-                     answers.emplace_back(id, reader.i32());
+  StoreBoard board{2, [this](const std::vector<StoreBoard::To>& to, const std::string& frame) {
+                     for (const auto& [rank, id] : to) {
+                       const std::string whole = protocol::with_id(frame, id);
+                       FrameReader reader(std::string_view(whole).substr(protocol::kLengthBytes));
+                       const std::uint32_t said = reader.u32();
+                       answers.emplace_back(said, reader.i32());
+                     }
                    }};
 
   void take(int rank, FrameWriter& writer, Deadline now = kNow) {

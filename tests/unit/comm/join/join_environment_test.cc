@@ -228,5 +228,27 @@ TEST(JoinEnvironment, ReadsTheFirstOfANodeList) {
   }
 }
 
+TEST(JoinEnvironment, SeveralRanksOnOneOfSeveralHostsHaveARelayInTheFirst) {
+  const Variables first{{"RANK", "2"}, {"LOCAL_RANK", "0"}, {"TROUPE_SECRET", "s"}}, second{{"RANK", "3"}, {"TROUPE_SECRET", "s"}},
+      root{{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"TROUPE_SECRET", "s"}}, other{{"TROUPE_SECRET", "t"}};
+  const auto runs = find(kTorchrun + first), comes = find(kTorchrun + second), store = find(kTorchrun + root);
+  EXPECT_TRUE(runs->hosts_relay && !runs->hosts_store);
+  EXPECT_FALSE(comes->hosts_relay);
+  EXPECT_TRUE(store->hosts_store && !store->hosts_relay);
+  EXPECT_NE(comes->relay, "");
+  EXPECT_EQ(runs->relay, comes->relay);
+  EXPECT_EQ(store->relay, comes->relay) << "on its host the store is there";
+  EXPECT_NE(find(kTorchrun + other)->relay, comes->relay) << "another job's";
+  // Alone on its host, or on the only one.
+  EXPECT_EQ(find(kTorchrun + first + Variables{{"LOCAL_WORLD_SIZE", "1"}})->relay, "");
+  EXPECT_EQ(find(kTorchrun + Variables{{"LOCAL_WORLD_SIZE", "4"}})->relay, "");
+  EXPECT_FALSE(find(kTorchrun + first + Variables{{"LOCAL_WORLD_SIZE", "1"}})->hosts_relay);
+  // Under our launcher its agent runs it, and says where.
+  EXPECT_EQ(find(kTroupe)->relay, "");
+  const auto told = find(kTroupe + Variables{{"TROUPE_LOCAL_RANK", "0"}, {"TROUPE_RELAY", "here"}});
+  EXPECT_EQ(told->relay, "here");
+  EXPECT_FALSE(told->hosts_relay);
+}
+
 }  // namespace
 }  // namespace troupe::comm

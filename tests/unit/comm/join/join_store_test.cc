@@ -1,88 +1,22 @@
 // The store between threads that play processes: waits, ends, strangers.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 #include "comm/join/join.h"
 #include "comm/join/store_protocol.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/sanitizer.h"
+#include "tests/unit/comm/join/stranger.h"
 
 namespace troupe::comm {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr auto kPatience = 60s;
-constexpr char kBuild[] = "1.0+abc";
-
-bool wait_until(const std::function<bool()>& condition) {
-  for (const Deadline end = after(kPatience); !condition(); std::this_thread::yield()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-  }
-  return true;
-}
-
-// A connection that is no client.
-class Stranger {
- public:
-  explicit Stranger(int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  }
-  ~Stranger() { close(fd_); }
-  void say(std::string_view bytes) const { (void)::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  // What comes until it is closed, or nothing more comes.
-  std::string hear_to_the_end() const {
-    std::string heard;
-    std::array<char, 4096> part;
-    pollfd waited{fd_, POLLIN, 0};
-    while (poll(&waited, 1, 60000) > 0) {
-      const ssize_t count = recv(fd_, part.data(), part.size(), 0);
-      if (count <= 0) return heard;
-      heard.append(part.data(), static_cast<std::size_t>(count));
-    }
-    ADD_FAILURE() << "the store keeps a stranger";
-    return heard;
-  }
-  std::string hear_a_frame() const {
-    FrameSplitter splitter;
-    std::array<char, 4096> part;
-    while (true) {
-      auto frame = splitter.next();
-      if (frame.ok() && *frame) return **frame;
-      const ssize_t count = recv(fd_, part.data(), part.size(), 0);
-      if (count <= 0) return "";
-      splitter.append({part.data(), static_cast<std::size_t>(count)});
-    }
-  }
-  static std::string hello(int version = protocol::kVersion) {
-    return std::move(FrameWriter(protocol::kHello)
-                         .raw(protocol::kMagic)
-                         .u16(static_cast<std::uint16_t>(version))
-                         .raw(std::string(kNonceBytes, 'n'))
-                         .u32(0)
-                         .u32(2)
-                         .text(kBuild))
-        .finish();
-  }
-
- private:
-  int fd_;
-};
-
-int type_of(const std::string& frame) { return FrameReader(frame).type(); }
 
 class JoinStore : public testing::Test {
  protected:
@@ -474,15 +408,7 @@ TEST_F(JoinStore, RandomBytesOfAMemberEndTheJobInOrder) {
     serve(2);
     const auto store = client(1);
     std::optional<Stranger> member(std::in_place, server_->port());
-    member->say(Stranger::hello());
-    const std::string challenge = member->hear_a_frame();
-    FrameReader reader(challenge);
-    reader.u16();
-    const std::string nonce(reader.raw(kNonceBytes));
-    member->say(std::move(FrameWriter(protocol::kProof)
-                              .raw(protocol::client_proof("secret", std::string_view(Stranger::hello()).substr(4), nonce)))
-                    .finish());
-    ASSERT_EQ(type_of(member->hear_a_frame()), protocol::kWelcome);
+    ASSERT_EQ(member->prove(Stranger::hello()), protocol::kWelcome);
     std::string bytes(random.at(draw++) % 300, '\0');
     for (char& c : bytes) c = static_cast<char>(random.at(draw++));
     member->say(std::move(FrameWriter(static_cast<std::uint8_t>(random.at(draw++) % 12)).raw(bytes)).finish());
