@@ -77,6 +77,11 @@ void UcxCore::open_channels() {
   early_.clear();
 }
 
+void UcxCore::watch_next() {
+  Peer& next = peer(Rank{(options_.rank.value + 1) % options_.world});
+  if (next.rank != options_.rank && !next.down()) connect(next);
+}
+
 void UcxCore::run() {
   inbox_->open();
   now_ns_ = clock_.now_ns();

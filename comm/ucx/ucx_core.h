@@ -79,6 +79,8 @@ class UcxCore {
 
   // What comes on the channels, and who goes down, waits until this was called: before run(), or on its thread.
   void open_channels();
+  // Heartbeats to the next rank from now on, on its thread: when all do so, somebody watches everyone, whether he is sent anything or not.
+  void watch_next();
   // Until the inbox is stopped; shuts down before it returns.
   void run();
   // For a transport that was never started, too.

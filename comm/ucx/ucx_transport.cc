@@ -86,6 +86,7 @@ Status UcxTransport::start() {
 
 void UcxTransport::be_reachable() {
   TROUPE_CHECK(state_->peers_set && !state_->thread.joinable() && !state_->stopped) << "reachable between set_peers and start";
+  state_->inbox->push([core = state_->core.get()] { core->watch_next(); });
   state_->run();
 }
 

@@ -8,7 +8,8 @@
 //   receiver dropped it.
 // - A peer is down when UCX says so, when nothing was heard of it for heartbeat_timeout (it may be stopped),
 // or when it said that it
-//   stops; the cause tells which. Heartbeats go to every rank that this one has sent to or heard from.
+//   stops; the cause tells which. Heartbeats go to every rank that this one has sent to or heard from, and to the next
+// one once be_reachable().
 // Owns: two UCX workers, one a lane, and the thread that progresses them.
 // Errors: open: kUnavailable, kFailedPrecondition where UCX has no usable transport. start:
 // kFailedPrecondition before set_peers.
@@ -50,7 +51,8 @@ class UcxTransport final : public Transport {
   const std::string& address() const;
   // By rank. Before start().
   void set_peers(std::vector<std::string> addresses);
-  // After set_peers, if it is long until start(): answers heartbeats from now on. What else comes waits for start().
+  // After set_peers, by all ranks: from now on heartbeats are answered, and each rank sends some to the next one. So whoever stops is noticed,
+  // even if everybody waits for him and nobody has sent him anything. What else comes waits for start().
   void be_reachable();
 
   Rank rank() const override;

@@ -250,6 +250,18 @@ TEST_P(UcxProcesses, APeerThatWasStoppedBeforeAnyContactIsReportedAfterTheHeartb
   EXPECT_THAT(peers[0]->expect("down", seconds(4)), HasSubstr("1 rank 1 is down: nothing was heard of it for 2000 ms"));
 }
 
+// Nobody has sent it anything: the rank before it watches it.
+TEST_P(UcxProcesses, APeerThatIsStoppedAndThatNobodyHasSentToIsReportedByTheOneBefore) {
+  auto peers = start_peers(3, {.heartbeat_timeout_ms = 2000, .first_contact_timeout_ms = 2000, .transports = GetParam()}, "reachable");
+  for (const std::size_t rank : {0u, 1u}) {
+    peers[rank]->tell("start");
+    peers[rank]->expect("ready");
+  }
+  peers[2]->signal(SIGSTOP);
+  EXPECT_THAT(peers[1]->expect("down", seconds(5)), HasSubstr("2 rank 2 is down: nothing was heard of it for 2000 ms"));
+  EXPECT_EQ(peers[0]->hear(milliseconds(100)), std::nullopt);
+}
+
 // It answers, and what came before it started comes then, in order.
 TEST_P(UcxProcesses, APeerThatIsReachableAndHasNotStartedIsNotReported) {
   auto peers = start_peers(2, {.heartbeat_timeout_ms = 1000, .first_contact_timeout_ms = 1000, .transports = GetParam()}, "reachable");
