@@ -270,11 +270,12 @@ StatusOr<std::unique_ptr<StoreServer>> StoreServer::start(Options options, OnCau
   TROUPE_ASSIGN_OR_RETURN(listeners.emplace_back(), listen_at(options.port, options.loopback_only));
   if (!options.local_name.empty()) {
     const auto local = listen_at_name(options.local_name);
-    if (!local.ok()) {
+    // Where two "hosts" of the job are one, the other's relay may be there already, and serves both.
+    if (!local.ok() && !absl::IsAlreadyExists(local.status())) {
       close(listeners[0]);
       return local.status();
     }
-    listeners.push_back(*local);
+    if (local.ok()) listeners.push_back(*local);
   }
   return std::unique_ptr<StoreServer>(new StoreServer(std::make_unique<Loop>(std::move(options), std::move(on_cause), std::move(listeners))));
 }

@@ -30,7 +30,7 @@ class StoreServer {
   struct Options {
     bool loopback_only = true;
     int port = 0;  // 0: any free one
-    std::string local_name;  // not empty: listens at this name of the host, too
+    std::string local_name;  // not empty: listens at this name of the host, too, if nobody does
     std::string secret;
     int world = 1;
     std::chrono::milliseconds strangers_have{5000};
