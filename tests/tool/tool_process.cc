@@ -34,6 +34,10 @@ std::string read_text(const std::string& path) {
   return text.str();
 }
 
+bool signal_process(pid_t pid, int number) {
+  return pid > 0 && ::kill(pid, number) == 0;
+}
+
 ToolProcess::ToolProcess(const std::vector<std::string>& arguments, const std::string& folder) {
   static std::atomic<int> count{0};
   const std::string stem = folder + "/child-" + std::to_string(count++);

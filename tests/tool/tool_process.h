@@ -29,6 +29,9 @@ struct Ended {
   bool killed() const { return signal != 0; }
 };
 
+// Sends the signal, and says so, if it is one process that is meant: 0 and below would be groups of them, or all.
+bool signal_process(pid_t pid, int number);
+
 class ToolProcess {
  public:
   // The output goes to new files in `folder`.

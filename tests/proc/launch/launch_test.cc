@@ -365,7 +365,7 @@ TEST_F(Launch, ALostConnectionEndsTheHostsRanksAndTheJob) {
   fs::permissions(path("ssh.sh"), fs::perms::owner_all);
   ToolProcess process(launch({"--hosts", "alpha:1,localhost:1", "--ssh", path("ssh.sh")}, script(kStubborn)), folder_);
   ASSERT_TRUE(all_ready(process, 2)) << process.err();
-  kill(std::atoi(read_text(path("ssh-pid")).c_str()), SIGKILL);
+  EXPECT_TRUE(signal_process(std::atoi(read_text(path("ssh-pid")).c_str()), SIGKILL));
   const Ended& ended = process.wait();
   EXPECT_EQ(ended.exit_code, 137);
   EXPECT_THAT(ended.err, HasSubstr("the connection was lost"));

@@ -82,7 +82,7 @@ TEST(AnyMoment, ASignalToAnyRankEndsAllInTimeAndLeavesNothing) {
     if (launcher) {
       job.signal(number == SIGSTOP ? SIGKILL : number);  // a launcher that is stopped stops nobody: its ranks train on
     } else {
-      ASSERT_EQ(kill(pid_of_rank(output, victim), number), 0);
+      ASSERT_TRUE(signal_process(pid_of_rank(output, victim), number));
     }
     ++by_signal[number];
     const Ended& ended = job.wait(kAnyMomentSoon);

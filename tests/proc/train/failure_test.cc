@@ -45,7 +45,7 @@ TEST_F(Failure, AKilledRankEndsTheJobAndIsNamed) {
   for (const int rank : {0, 1, 3}) {
     std::filesystem::remove_all(output());
     begin(4);
-    kill(pid_of_rank(output(), rank), SIGKILL);
+    EXPECT_TRUE(signal_process(pid_of_rank(output(), rank), SIGKILL));
     const Ended& ended = job_->wait(kSoon);
     EXPECT_EQ(ended.exit_code, 128 + SIGKILL);
     EXPECT_THAT(ended.err, AllOf(HasSubstr("rank " + std::to_string(rank) + " on localhost"), HasSubstr("signal 9"))) << ended.err;
@@ -62,7 +62,7 @@ TEST_F(Failure, AKilledRankEndsTheJobAndIsNamed) {
 // With the heartbeats' own time, which is most of what there is.
 TEST_F(Failure, AStoppedRankEndsTheJobWithinTenSecondsByDefault) {
   begin(4);
-  kill(pid_of_rank(output(), 2), SIGSTOP);
+  EXPECT_TRUE(signal_process(pid_of_rank(output(), 2), SIGSTOP));
   const Ended& ended = job_->wait(kSoon);
   EXPECT_THAT(ended.err, HasSubstr("rank 2 is down: nothing was heard of it for 5000 ms"));
   expect_nobody_left();
@@ -71,7 +71,7 @@ TEST_F(Failure, AStoppedRankEndsTheJobWithinTenSecondsByDefault) {
 // Rank 1 has stages in the middle of the pipeline.
 TEST_F(Failure, AKilledMiddleOfAPipelineEndsTheJobAndIsNamed) {
   begin(4, {"--parallelism.data_parallel=1", "--parallelism.pipeline=4"});
-  kill(pid_of_rank(output(), 1), SIGKILL);
+  EXPECT_TRUE(signal_process(pid_of_rank(output(), 1), SIGKILL));
   const Ended& ended = job_->wait(kSoon);
   EXPECT_EQ(ended.exit_code, 128 + SIGKILL);
   EXPECT_THAT(ended.err, AllOf(HasSubstr("rank 1"), HasSubstr("signal 9"))) << ended.err;
@@ -81,7 +81,7 @@ TEST_F(Failure, AKilledMiddleOfAPipelineEndsTheJobAndIsNamed) {
 // CASES A15: UCX says nothing of a stopped peer.
 TEST_F(Failure, AStoppedRankEndsTheJobAndIsNamed) {
   begin(2, {"--job.heartbeat_timeout_s=1.5"});
-  kill(pid_of_rank(output(), 1), SIGSTOP);
+  EXPECT_TRUE(signal_process(pid_of_rank(output(), 1), SIGSTOP));
   const Ended& ended = job_->wait(kSoon);
   EXPECT_NE(ended.exit_code, 0);
   EXPECT_THAT(ended.err + ended.out, HasSubstr("rank 1 is down: nothing was heard of it for 1500 ms"));
@@ -91,10 +91,10 @@ TEST_F(Failure, AStoppedRankEndsTheJobAndIsNamed) {
 TEST_F(Failure, AShortStopIsNoDeath) {  // CASES A15
   begin(2, {"--job.heartbeat_timeout_s=4"});
   const pid_t rank = pid_of_rank(output(), 1);
-  kill(rank, SIGSTOP);
+  EXPECT_TRUE(signal_process(rank, SIGSTOP));
   const auto stopped = std::chrono::steady_clock::now();
   wait_until([&] { return std::chrono::steady_clock::now() - stopped > std::chrono::seconds(1); });
-  kill(rank, SIGCONT);
+  EXPECT_TRUE(signal_process(rank, SIGCONT));
   const auto steps = steps_of(output()).size();
   EXPECT_TRUE(wait_until([&] { return steps_of(output()).size() > steps + 5; }, kSoon));
   EXPECT_TRUE(job_->running());
@@ -104,12 +104,12 @@ TEST_F(Failure, AShortStopIsNoDeath) {  // CASES A15
 TEST_F(Failure, ARankThatIsWaitedForIsNamedWithWhatWaits) {  // CASES A02: who has not sent what
   begin(4, {"--job.heartbeat_timeout_s=100", "--limits.shutdown_seconds=200"});
   const pid_t rank = pid_of_rank(output(), 2);
-  kill(rank, SIGSTOP);
+  EXPECT_TRUE(signal_process(rank, SIGSTOP));
   // In a collective, or (stopped between two) in what the ledger waits for.
   const std::string said = "nothing has gone on for 1[0-9] s: .*(waits for rank 2|ledger: waiting for input from [a-z]+ [0-9]+)";
   const std::regex report("\\[[013]\\] [^\n]*" + said);
   EXPECT_TRUE(wait_until([&] { return std::regex_search(job_->err(), report); }, std::chrono::seconds(20))) << job_->err();
-  kill(rank, SIGCONT);
+  EXPECT_TRUE(signal_process(rank, SIGCONT));
   const auto steps = steps_of(output()).size();
   EXPECT_TRUE(wait_until([&] { return steps_of(output()).size() > steps + 5; }, kSoon));
 }
@@ -147,7 +147,7 @@ TEST_F(Failure, ARankOfAnotherHostThatIsKilledIsNamed) {
   const auto missing = [&] { return read_text(log).find(" here\n") != std::string::npos; };
   EXPECT_TRUE(wait_until([&] { return steps_of(output()).size() >= 3 || missing(); })) << read_text(log);
   const pid_t rank = pid_of_rank(output(), 1);
-  if (rank > 0) kill(rank, SIGKILL);
+  signal_process(rank, SIGKILL);
   job.join();
   if (missing()) GTEST_SKIP() << "skipped because " << read_text(log);
   EXPECT_THAT(read_text(log), AllOf(HasSubstr("rank 1 on 127.0.0.1"), HasSubstr("signal 9"), HasSubstr("exit code 137"))) << read_text(log);

@@ -207,7 +207,7 @@ TEST(Launched, ASignalToAnyRankEndsTheJobTogetherWithACheckpoint) {  // CASES T3
     const std::string name = "stopped-" + std::to_string(rank), output = run.output(name);
     ToolProcess job(launched(run, 2, name, {"--training.steps=100000", "--lr_scheduler.total_steps=100000"}), run.folder());
     ASSERT_TRUE(wait_until([&] { return steps_of(output).size() >= 2 || !job.running(); })) << job.err();
-    kill(pid_of_rank(output, rank), SIGTERM);
+    EXPECT_TRUE(signal_process(pid_of_rank(output, rank), SIGTERM));
     const Ended& ended = job.wait(std::chrono::seconds(20));
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     const auto newest = checkpoint::newest_complete(output);
