@@ -44,7 +44,7 @@ const char* name(DeadReason reason) {
   return "?";
 }
 
-Probe::Probe(std::string name, Ticks ticks) : name_(std::move(name)), ticks_(ticks) {}
+Probe::Probe(std::string name, Ticks ticks) : name_(std::move(name)) { set_ticks(ticks); }
 
 int Probe::add_type(std::uint32_t type) {
   const int slot = type_count_.load(std::memory_order_relaxed);

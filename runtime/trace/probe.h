@@ -88,7 +88,10 @@ class Probe {
   void ended();
   void restarted() { bump(restarts_, 1); }
   void rename(std::string name) { name_ = std::move(name); }  // before anybody reads
-  void set_ticks(Ticks ticks) { ticks_ = ticks; }             // before anybody writes
+  void set_ticks(Ticks ticks) {                               // before anybody writes; the state is as old as that
+    ticks_ = ticks;
+    state_since_.store(ticks_.now(), std::memory_order_relaxed);
+  }
 
   // --- read by anybody ---
   const std::string& name() const { return name_; }

@@ -24,6 +24,16 @@ struct ProbeTest : testing::Test {
   }
 };
 
+// Not since the machine was started.
+TEST_F(ProbeTest, AnActorThatHasNotSaidAnythingIsIdleSinceItWasMade) {
+  clock.advance(1'000'000);
+  Probe late("b", Ticks(&clock));
+  probe.set_ticks(Ticks(&clock));  // as a system does when it takes the actor
+  clock.advance(70);
+  EXPECT_EQ(late.row(texts()).since_ns, 70);
+  EXPECT_EQ(probe.row(texts()).since_ns, 70);
+}
+
 TEST_F(ProbeTest, EveryMessageIsSomewhere) {
   const int slot = probe.add_type(3);
   for (int i = 0; i < 10; ++i) probe.sent(3);
