@@ -73,6 +73,43 @@ TEST_P(Signal, AStopDuringTheStartIsKept) {
 INSTANTIATE_TEST_SUITE_P(TermAndInt, Signal, testing::Values(SIGTERM, SIGINT),
                          [](const auto& tried) { return tried.param == SIGTERM ? "Term" : "Int"; });
 
+// Slurm's --signal=USR1@60, and then SIGTERM at the end of the time: the first asks for a checkpoint, the other is still heard.
+TEST(SignalUsr1, AsksForAStopWithACheckpointAndLeavesTheOthersHeard) {
+  const TinyRun run;
+  ToolProcess process(run.train("long", {"--training.steps=2", "--training.global_batch=400000"}), run.folder());
+  ASSERT_TRUE(wait_until([&] { return process.err().find("parameters") != std::string::npos || !process.running(); }));
+  ASSERT_TRUE(wait_until([&] {
+    process.signal(SIGQUIT);
+    return process.err().find("waiting for input from loss") != std::string::npos || !process.running();
+  })) << process.err();
+  process.signal(SIGUSR1);
+  ASSERT_TRUE(wait_until([&] { return process.err().find("signal SIGUSR1") != std::string::npos || !process.running(); }, std::chrono::seconds(10)));
+  process.signal(SIGTERM);
+  const auto pending = [&] {
+    const std::string status = read_text("/proc/" + std::to_string(process.pid()) + "/status");
+    const auto at = status.find("ShdPnd:");
+    return at != std::string::npos && (std::stoull(status.substr(at + 7), nullptr, 16) & 1u << (SIGTERM - 1)) != 0;
+  };
+  ASSERT_TRUE(wait_until([&] { return !pending(); }, std::chrono::seconds(10))) << "SIGTERM is blocked for ever";
+  ASSERT_TRUE(process.running());
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait(std::chrono::seconds(20)).exit_code, 128 + SIGTERM);
+}
+
+TEST(SignalUsr1, SavesAsSigtermDoes) {
+  const TinyRun run;
+  const std::string output = run.output("stopped");
+  ToolProcess process(run.train("stopped", kSignalSettings), run.folder());
+  ASSERT_TRUE(wait_until([&] { return steps_of(output).size() >= 3 || !process.running(); }));
+  process.signal(SIGUSR1);
+  const Ended& ended = process.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const auto newest = checkpoint::newest_complete(output);
+  ASSERT_TRUE(newest.ok());
+  EXPECT_EQ(newest->step.value, static_cast<std::int64_t>(steps_of(output).size()));
+  EXPECT_LT(steps_of(output).size(), 12u);
+}
+
 TEST(Folder, ASecondRunInItIsRefusedAndNamesTheFirst) {
   const TinyRun run;
   const std::vector<std::string> settings{"--training.steps=2", "--training.global_batch=400000"};

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <thread>
@@ -20,7 +21,8 @@
 namespace troupe::tool {
 namespace {
 
-// Turns SIGINT and SIGTERM into a stop after the current step; a second one ends the process at once. SIGQUIT (Ctrl-\) prints what every
+// Turns SIGINT and SIGTERM into a stop after the current step; a second one ends the process at once. SIGUSR1 (Slurm's --signal=USR1@60) asks
+// for the same stop, and never ends at once. SIGQUIT (Ctrl-\) prints what every
 // actor does and waits for, and the run goes on. The signals are blocked before any
 // other thread starts, so that only this one takes them.
 class SignalWatch {
@@ -30,22 +32,27 @@ class SignalWatch {
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
     sigaddset(&signals_, SIGQUIT);
-    sigaddset(&signals_, SIGUSR1);  // ours: the watch itself is to end
+    sigaddset(&signals_, SIGUSR1);  // also our own wake-up, once ending_
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   }
   ~SignalWatch() { end(); }
   // Before the job dies: a signal that comes later finds nobody to stop.
   void end() {
     if (!thread_.joinable()) return;
+    ending_ = true;
     pthread_kill(thread_.native_handle(), SIGUSR1);
     thread_.join();
   }
   void watch(actors::TrainingJob& job) {
     thread_ = std::thread([this, &job] {
       int asked = 0, signal = 0;
-      while (sigwait(&signals_, &signal) == 0 && signal != SIGUSR1) {
+      while (sigwait(&signals_, &signal) == 0 && !ending_) {
         if (signal == SIGQUIT) {
           std::fputs(trace::to_text(job.system().probes().snapshot()).c_str(), stderr);
+          continue;
+        }
+        if (signal == SIGUSR1) {
+          job.request_stop("signal SIGUSR1");
           continue;
         }
         if (++asked > 1) _exit(128 + signal);
@@ -56,6 +63,7 @@ class SignalWatch {
 
  private:
   sigset_t signals_;
+  std::atomic<bool> ending_ = false;
   std::thread thread_;
 };
 
