@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -51,6 +52,9 @@ inline device::Tensor& tensor_of(Gradient& m) { return m.dx; }
 template <class T>
 concept CarriesTensor = requires(T& message) { tensor_of(message).view(); message.ready; };
 
+// A longer text of a status is cut: its beginning, and that there was more.
+inline constexpr std::size_t kStatusTextBytesMost = 2048;
+
 static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
 
 class FieldWriter {
@@ -82,9 +86,16 @@ class FieldWriter {
   void put(const LossTotal& total) { (*this)(total.loss, total.tokens); }
   void put(const Status& status) {
     put(static_cast<std::int32_t>(status.code()));
-    put(std::string(status.message()));
+    std::string text(status.message());
+    if (text.size() > kStatusTextBytesMost) {
+      constexpr std::string_view kMore = " ...";
+      text.resize(kStatusTextBytesMost - kMore.size());
+      text += kMore;
+    }
+    put(text);
   }
   template <class T>
+    requires std::is_arithmetic_v<T>
   void put(const std::vector<T>& values) {
     put(static_cast<std::uint32_t>(values.size()));
     for (const T& value : values) put(value);
@@ -145,10 +156,11 @@ class FieldReader {
     if (good_) status = Status(static_cast<absl::StatusCode>(code), text);
   }
   template <class T>
+    requires std::is_arithmetic_v<T>
   void take(std::vector<T>& values) {
     std::uint32_t size = 0;
     take(size);
-    if (size > in_.size()) {  // each is a byte at least
+    if (size > in_.size() / sizeof(T)) {
       good_ = false;
       return;
     }

@@ -296,6 +296,15 @@ TEST_F(Training, PullsAnyNumberOfMicroBatches) {
   }
 }
 
+// What a replica tells of its share is then longer than a frame's header.
+TEST_F(Training, PullsThousandsOfMicroBatches) {
+  const std::vector<std::string> many{"--parallelism.data_parallel=2", "--parallelism.zero=1", "--parallelism.balance=pull", "--model.layers=1",
+                                      "--training.global_batch=2400", "--training.steps=2", "--training.seq_len=4", "--model.hidden=8",
+                                      "--model.heads=1", "--model.kv_heads=1", "--model.intermediate=8"};
+  const auto outcome = run(many);
+  expect_each_micro_batch_once(outcome, 2, 2400);
+}
+
 TEST_F(Training, ReplicasEvaluateAndDropOutAsOne) {
   const std::vector<std::string> common{absl::StrCat("--data.validation=", corpus_), "--validation.interval=3", "--validation.steps=2",
                                         "--model.dropout=0.1", "--optimizer.lr=0.001"};

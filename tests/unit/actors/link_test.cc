@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <functional>
 #include <limits>
 #include <random>
 #include <thread>
@@ -21,14 +22,16 @@ class Listener final : public actor::Actor {
  public:
   Listener() { register_all(WireMessages{}); }
   template <class T>
-  T wait_for() {
+  T wait_for(const std::function<bool(const T&)>& like = [](const T&) { return true; }) {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(came_.wait_for(lock, std::chrono::seconds(20), [&] { return !std::get<std::vector<T>>(got_).empty(); }));
-    return std::get<std::vector<T>>(got_).back();
+    auto& got = std::get<std::vector<T>>(got_);
+    EXPECT_TRUE(came_.wait_for(lock, std::chrono::seconds(20), [&] { return !got.empty() && like(got.back()); }));
+    return got.back();
   }
-  std::vector<StepFed> all(std::size_t count) {
+  template <class T>
+  std::vector<T> all(std::size_t count) {
     std::unique_lock lock(mutex_);
-    auto& got = std::get<std::vector<StepFed>>(got_);
+    auto& got = std::get<std::vector<T>>(got_);
     EXPECT_TRUE(came_.wait_for(lock, std::chrono::seconds(20), [&] { return got.size() == count; }));
     return got;
   }
@@ -138,8 +141,48 @@ TEST_F(LinkTest, BringsEveryMessageAsItWas) {
 
 TEST_F(LinkTest, KeepsTheOrder) {
   for (int i = 0; i < 2000; ++i) remote_.send(StepFed{StepId(i), 0, 0, 0});
-  const auto came = listener_.all(2000);
+  const auto came = listener_.all<StepFed>(2000);
   for (int i = 0; i < 2000; ++i) ASSERT_EQ(came[static_cast<std::size_t>(i)].step, StepId(i));
+}
+
+// At the limit of a frame's header and far beyond it; what follows a long one does not pass it.
+TEST_F(LinkTest, BringsMessagesOfEverySizeInOrder) {
+  constexpr std::size_t kAroundBytes = 14;  // type, name and the text's length
+  std::vector<std::string> reasons;
+  for (const std::size_t bytes : {std::size_t{0}, 4095 - kAroundBytes, 4096 - kAroundBytes, 4097 - kAroundBytes, std::size_t{4095}, std::size_t{4096},
+                                  std::size_t{4097}, std::size_t{1} << 20, Link::kMessageBytesMost - 4}) {
+    std::string reason(bytes, '\0');
+    for (std::size_t i = 0; i < bytes; ++i) reason[i] = static_cast<char>(i * 7 + bytes);
+    reasons.push_back(reason);
+  }
+  for (const auto& reason : reasons) remote_.send(StopRequested{reason});
+  const auto stops = listener_.all<StopRequested>(reasons.size());
+  for (std::size_t i = 0; i < stops.size(); ++i) EXPECT_TRUE(stops[i].reason == reasons[i]) << reasons[i].size() << " bytes";
+  for (int i = 0; i < 300; ++i) remote_.send(StepFed{StepId(i), 0, 0, 0, std::vector<std::int32_t>(i % 3 ? 0 : 1000 + i, i)});
+  const auto came = listener_.all<StepFed>(300);
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(came[static_cast<std::size_t>(i)].step, StepId(i));
+    ASSERT_THAT(came[static_cast<std::size_t>(i)].pulled, testing::Each(i));
+    ASSERT_EQ(came[static_cast<std::size_t>(i)].pulled.size(), i % 3 ? 0u : 1000u + static_cast<unsigned>(i));
+  }
+}
+
+TEST_F(LinkTest, SaysWhichMessageIsTooLong) {
+  remote_.send(StopRequested{std::string(Link::kMessageBytesMost - 3, 'x')});
+  const Status failed = here_.wait();
+  EXPECT_TRUE(absl::IsResourceExhausted(failed)) << failed;
+  EXPECT_THAT(std::string(failed.message()), testing::AllOf(testing::HasSubstr("ledger of rank 1 has 16777217 bytes"),
+                                                            testing::HasSubstr("at most 16777216")));
+}
+
+TEST_F(LinkTest, CutsTheTextOfAStatus) {
+  remote_.send(JobEnded{absl::DataLossError(std::string(100'000, 'x'))});
+  const Status came = listener_.wait_for<JobEnded>().result;
+  EXPECT_TRUE(absl::IsDataLoss(came));
+  EXPECT_EQ(came.message(), std::string(kStatusTextBytesMost - 4, 'x') + " ...");
+  const std::string longest(kStatusTextBytesMost, 'y');
+  remote_.send(ShardWritten{StepId(1), Rank(0), absl::UnknownError(longest)});
+  EXPECT_EQ(listener_.wait_for<ShardWritten>().result.message(), longest);
 }
 
 TEST_F(LinkTest, CountsWhatIsForNobody) {
@@ -187,8 +230,31 @@ TEST_F(LinkTest, AMessageCutShortIsRefused) {
     here_transport_->send({.to = Rank(1), .channel = comm::Channel::kActors, .header = std::span(whole).first(length)});
   }
   here_transport_->send({.to = Rank(1), .channel = comm::Channel::kActors, .header = whole});
-  EXPECT_EQ(listener_.all(1).front().step, StepId(3));
+  EXPECT_EQ(listener_.all<StepFed>(1).front().step, StepId(3));
   EXPECT_EQ(there_link_.refused(), static_cast<std::int64_t>(whole.size()));
+}
+
+// Long ones: the right beginning with a wrong rest, fields twice, more than may come. None of it is kept, and what follows is heard.
+TEST_F(LinkTest, RefusesBulksThatAreNoMessage) {
+  std::mt19937 random(6);
+  std::vector<std::byte> header(10);
+  std::memcpy(header.data() + 4, "ledger", 6);
+  header[2] = std::byte{6};
+  std::vector<std::byte> bulk(20'000), huge(Link::kMessageBytesMost + 1);
+  int sent = 0;
+  for (; sent < 3'000; ++sent) {
+    for (int i = 0; i < 40; ++i) bulk[static_cast<std::size_t>(i)] = static_cast<std::byte>(random());
+    header[0] = static_cast<std::byte>(random() % 20);
+    here_transport_->send({.to = Rank(1), .channel = comm::Channel::kActors, .header = header, .bulk = std::span(bulk).first(1 + random() % 20'000)});
+  }
+  here_transport_->send({.to = Rank(1), .channel = comm::Channel::kActors, .header = header, .bulk = huge});
+  header[0] = std::byte{8};  // StopRequested
+  std::vector<std::byte> twice = header;
+  twice.resize(14);
+  here_transport_->send({.to = Rank(1), .channel = comm::Channel::kActors, .header = twice, .bulk = std::span(bulk).first(4)});
+  remote_.send(JobEnded{absl::AbortedError("really")});
+  (void)listener_.wait_for<JobEnded>([](const JobEnded& came) { return came.result == absl::AbortedError("really"); });
+  EXPECT_GT(there_link_.refused(), sent / 2);
 }
 
 TEST(Fields, RefuseABitMoreOrLess) {
