@@ -28,7 +28,7 @@ constexpr Names kSlurm{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
 constexpr Names kOpenMpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                          "OMPI_COMM_WORLD_LOCAL_SIZE"};
 
-// What one launcher says.
+// What one launcher says of this process.
 struct Said {
   Names names;
   Place place;
@@ -122,6 +122,11 @@ MaybeSaid said_by_troupe(const Variables& variables) {
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
+// And not somebody who set RANK by hand.
+bool started_by_torchrun(const Variables& variables) {
+  return variables.has(kTorchrun.rank) && (variables.has("TORCHELASTIC_RUN_ID") || variables.has("TORCHELASTIC_RESTART_COUNT"));
+}
+
 // MASTER_ADDR and MASTER_PORT alone are no set: people export them for other programs.
 MaybeSaid said_by_torchrun(const Variables& variables) {
   if (!variables.has(kTorchrun.rank) && !variables.has(kTorchrun.world) && !variables.has(kTorchrun.local_rank) &&
@@ -146,6 +151,8 @@ MaybeSaid said_by_torchrun(const Variables& variables) {
   TROUPE_ASSIGN_OR_RETURN(place.store_port, variables.number("MASTER_PORT", 1, 65535));
   place.store_host = host;
   place.secret = absl::StrCat("torchrun ", variables.text("TORCHELASTIC_RUN_ID"), " ", host, " ", place.store_port);
+  // On several nodes the count says nothing: an agent counts only those failures that it has seen itself.
+  if (place.local_world == place.world) place.incarnation = variables.text("TORCHELASTIC_RESTART_COUNT");
   // There torchrun's own agent listens on MASTER_PORT, and rank 0 must take another.
   if (variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True") place.store_port += place.store_port < 65535 ? 1 : -1;
   return Said{kTorchrun, place};
@@ -168,9 +175,15 @@ std::optional<int> tasks_on_node(const std::string& tasks_per_node, int node) {
 // Slurm numbers the steps that are no srun from here: batch script, interactive shell, extern.
 constexpr std::uint64_t kSlurmSpecialSteps = 0xfffffff0;
 
-MaybeSaid said_by_slurm(const Variables& variables) {
+std::optional<std::uint64_t> slurm_step(const Variables& variables) {
   std::uint64_t step = 0;
   if (!absl::SimpleAtoi(variables.text("SLURM_STEP_ID"), &step) || step >= kSlurmSpecialSteps) return std::nullopt;
+  return step;
+}
+
+MaybeSaid said_by_slurm(const Variables& variables) {
+  const auto step = slurm_step(variables);
+  if (!step) return std::nullopt;
   TROUPE_ASSIGN_OR_RETURN(const bool set,
                           variables.has_all_or_none("srun", {kSlurm.rank, kSlurm.world, kSlurm.local_rank, "SLURM_JOB_ID"}));
   if (!set) return std::nullopt;
@@ -208,8 +221,13 @@ MaybeSaid said_by_slurm(const Variables& variables) {
         "neither SLURM_STEP_NODELIST nor SLURM_LAUNCH_NODE_IPADDR says where rank 0 is: set TROUPE_STORE=host:port of it");
   }
   place.store_host = absl::StrJoin(hosts, ",");
-  place.store_port = derived_port(job + 101 * step);
-  place.secret = absl::StrCat("Slurm ", variables.text("SLURM_CLUSTER_NAME"), " ", job, ".", step);
+  if (place.local_world < place.world) {
+    place.store_guess = absl::StrCat("Slurm does not say where rank 0 is, and the first node of SLURM_STEP_NODELIST=", list,
+                                     " or SLURM_LAUNCH_NODE_IPADDR is taken for it; where that is wrong, set TROUPE_STORE=host:port of rank 0");
+  }
+  place.store_port = derived_port(job + 101 * *step);
+  place.incarnation = variables.text("SLURM_RESTART_COUNT");
+  place.secret = absl::StrCat("Slurm ", variables.text("SLURM_CLUSTER_NAME"), " ", job, ".", *step);
   return Said{kSlurm, place};
 }
 
@@ -238,6 +256,11 @@ MaybeSaid said_by_open_mpi(const Variables& variables) {
   const auto mpirun = parse_mpirun_address(uri);
   if (mpirun) place.store_host = mpirun->hosts;
   if (place.local_world == place.world) place.store_host = "127.0.0.1";
+  if (mpirun && place.local_world < place.world) {
+    place.store_guess =
+        "Open MPI says where mpirun runs (OMPI_MCA_orte_hnp_uri) and not where rank 0 does, and that host is taken for it; where that is "
+        "wrong, start mpirun on rank 0's host, or set TROUPE_STORE=host:port of rank 0 with mpirun -x";
+  }
   if (mpirun) {
     place.store_port = derived_port(mpirun->job >> 16 ^ mpirun->job);
   } else {
@@ -290,22 +313,37 @@ StatusOr<HostPort> parse_host_port(const std::string& text) {
 }
 
 std::string first_of_node_list(const std::string& list) {
-  const auto bracket = list.find('['), comma = list.find(',');
-  if (bracket == std::string::npos || comma < bracket) return list.substr(0, comma);
-  const auto first_end = list.find_first_of(",-]", bracket), closing = list.find(']', bracket);
-  if (closing == std::string::npos) return "";
-  const auto rest_end = list.find(',', closing);  // "rack[1-2]n3": a suffix
-  const std::string suffix = list.substr(closing + 1, rest_end == std::string::npos ? rest_end : rest_end - closing - 1);
-  return list.substr(0, bracket) + list.substr(bracket + 1, first_end - bracket - 1) + suffix;
+  std::string first;
+  for (std::size_t at = 0; at < list.size() && list[at] != ','; ++at) {
+    if (list[at] != '[') {
+      first += list[at];
+      continue;
+    }
+    const auto closing = list.find(']', at);
+    if (closing == std::string::npos) return "";
+    first += list.substr(at + 1, list.find_first_of(",-]", at) - at - 1);
+    at = closing;
+  }
+  return first;
 }
 
 StatusOr<Place> find_place(const EnvironmentLookup& environment) {
   const Variables variables(environment);
   std::vector<Said> said;
-  for (const auto& ask : {said_by_troupe, said_by_torchrun, said_by_slurm, said_by_open_mpi}) {
-    TROUPE_ASSIGN_OR_RETURN(auto answer, ask(variables));
+  const auto ask = [&](MaybeSaid (*launcher)(const Variables&)) -> Status {
+    TROUPE_ASSIGN_OR_RETURN(auto answer, launcher(variables));
     if (answer) said.push_back(*std::move(answer));
-  }
+    return ok();
+  };
+  // From the innermost: what a launcher around another says is of that one, not of this process.
+  std::vector<std::string> around;
+  TROUPE_RETURN_IF_ERROR(ask(said_by_troupe));
+  TROUPE_RETURN_IF_ERROR(ask(said_by_torchrun));
+  const bool inner = variables.has(kTroupe.rank) || (!said.empty() && started_by_torchrun(variables));
+  if (!inner) TROUPE_RETURN_IF_ERROR(ask(said_by_open_mpi));
+  else if (variables.has(kOpenMpi.rank)) around.push_back(kOpenMpi.launcher);
+  if (!inner && !variables.has(kOpenMpi.rank)) TROUPE_RETURN_IF_ERROR(ask(said_by_slurm));
+  else if (slurm_step(variables)) around.push_back(kSlurm.launcher);
   if (said.empty()) {
     if (variables.has("TROUPE_STORE")) {
       return absl::InvalidArgumentError(
@@ -318,13 +356,16 @@ StatusOr<Place> find_place(const EnvironmentLookup& environment) {
   }
   for (std::size_t i = 1; i < said.size(); ++i) TROUPE_RETURN_IF_ERROR(agree(said[0], said[i]));
   Place place = said[0].place;
+  if (!around.empty()) absl::StrAppend(&place.found_in, " inside ", absl::StrJoin(around, " inside "));
   if (const auto store = variables.get("TROUPE_STORE")) {
     auto parsed = parse_host_port(*store);
     if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat("TROUPE_STORE=", *store, ": ", parsed.status().message()));
     place.store_host = parsed->host;
     place.store_port = parsed->port;
+    place.store_guess.clear();
   }
   if (const auto secret = variables.get("TROUPE_SECRET")) place.secret = *secret;
+  if (!place.incarnation.empty()) absl::StrAppend(&place.secret, " restart ", place.incarnation);
   if (said[0].names.launcher == kTroupe.launcher) {
     place.relay = variables.text("TROUPE_RELAY");
     return place;

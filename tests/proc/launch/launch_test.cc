@@ -499,12 +499,31 @@ TEST_F(LaunchJoin, RanksMeetWithTorchrunsVariables) {
     EXPECT_THAT(ended.out, HasSubstr("torchrun variables: rank " + rank + " of 2: address-0 address-1\n"));
 }
 
-TEST_F(LaunchJoin, ContradictingLaunchersAreRefused) {
+// As srun -N2 torchrun sets them on the first of its nodes, which is all of the job here.
+TEST_F(LaunchJoin, RanksMeetWithTorchrunInsideAStepOfSlurm) {
+  const std::string port = std::to_string(20000 + (getpid() + 1) % 10000);
+  std::string line = "export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 TORCHELASTIC_RUN_ID=run TORCHELASTIC_RESTART_COUNT=0 MASTER_PORT=" + port;
+  line += "; export SLURM_JOB_ID=42 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE='1(x2)'";
+  line += " SLURM_STEP_NODELIST='n[1-2]'; RANK=1 LOCAL_RANK=1 " JOIN_PROGRAM " meet & RANK=0 LOCAL_RANK=0 " JOIN_PROGRAM " meet && wait $!";
+  const Ended ended = run_shell("(" + line + ")");
+  EXPECT_EQ(ended.exit_code, 0) << ended.out;
+  for (const std::string rank : {"0", "1"})
+    EXPECT_THAT(ended.out, HasSubstr("torchrun variables inside Slurm: rank " + rank + " of 2: address-0 address-1\n"));
+}
+
+TEST_F(LaunchJoin, OurLauncherCountsInsideAnother) {
   const Ended ended = join({"--nproc", "2", "--env", "OMPI_COMM_WORLD_RANK=7", "--env", "OMPI_COMM_WORLD_SIZE=8", "--env",
                             "OMPI_COMM_WORLD_LOCAL_RANK=7", "--env", "OMPI_COMM_WORLD_LOCAL_SIZE=8"},
                            {"meet"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("troupe launch inside Open MPI: rank 1 of 2: address-0 address-1\n"));
+}
+
+TEST_F(LaunchJoin, ContradictingLaunchersAreRefused) {
+  const Ended ended = run_shell("TROUPE_RANK=0 TROUPE_WORLD_SIZE=2 TROUPE_LOCAL_RANK=0 TROUPE_LOCAL_WORLD_SIZE=2 TROUPE_STORE=127.0.0.1:1 TROUPE_SECRET=s "
+                                "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 " JOIN_PROGRAM " meet 2>&1");
   EXPECT_EQ(ended.exit_code, 3);
-  EXPECT_THAT(ended.err, HasSubstr("OMPI_COMM_WORLD_RANK says 7"));
+  EXPECT_THAT(ended.out + ended.err, HasSubstr("RANK says 1"));
 }
 
 }  // namespace

@@ -45,6 +45,16 @@ const Variables kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"},
                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                          {"OMPI_MCA_orte_hnp_uri", "250544128.0;tcp://192.0.2.2,10.1.0.2:56015;tcp6://[fd00::2]:52955"},
                          {"OMPI_MCA_orte_precondition_transports", "c8-cf"}};
+// As torchrun --nnodes=2 --nproc_per_node=2 sets them (torch/distributed/elastic/agent/server/local_elastic_agent.py), on the second node.
+const Variables kElastic = kTorchrun + Variables{{"RANK", "2"}, {"LOCAL_RANK", "0"}, {"GROUP_RANK", "1"}, {"ROLE_RANK", "2"}, {"ROLE_NAME", "default"},
+                                                 {"GROUP_WORLD_SIZE", "2"}, {"ROLE_WORLD_SIZE", "4"}, {"TORCHELASTIC_RESTART_COUNT", "0"},
+                                                 {"TORCHELASTIC_MAX_RESTARTS", "3"}, {"TORCHELASTIC_RUN_ID", "run"},
+                                                 {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
+// As srun -N2 sets them for the one torchrun, or troupe launch, of the second node.
+const Variables kSlurmAround = kSlurm + Variables{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"},
+                                                  {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}, {"SLURM_NODEID", "1"}};
+const Variables kOpenMpiAround = kOpenMpi + Variables{{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                                                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}};
 
 struct Found {
   const char* name;
@@ -122,9 +132,16 @@ INSTANTIATE_TEST_SUITE_P(
         Found{"OpenMpiOfOneNodeMeetsOnLoopback", kOpenMpi + Variables{{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, "Open MPI", 1, 4, 1,
               4, "127.0.0.1", false},
         Found{"OurLauncherSaysTheSameInTorchrunsWords", kTroupe + kTorchrun, "troupe launch", 1, 4, 1, 2, "10.0.0.1", false},
-        Found{"AllFourAgree", kTroupe + kTorchrun + kSlurm + kOpenMpi, "troupe launch", 1, 4, 1, 2, "10.0.0.1", false},
-        Found{"TorchrunBeforeSlurm", kTorchrun + kSlurm + kOpenMpi, "torchrun variables", 1, 4, 1, 2, "node0", false},
-        Found{"SlurmBeforeOpenMpi", kSlurm + kOpenMpi, "Slurm", 1, 4, 1, 2, "n07,10.0.0.7", false},
+        Found{"AllFourAgree", kTroupe + kTorchrun + kSlurm + kOpenMpi, "troupe launch inside Open MPI inside Slurm", 1, 4, 1, 2, "10.0.0.1", false},
+        Found{"TorchVariablesThatAgree", kTorchrun + kSlurm + kOpenMpi, "torchrun variables inside Slurm", 1, 4, 1, 2, "node0", false},
+        Found{"TorchrunInsideSlurm", kElastic + kSlurmAround, "torchrun variables inside Slurm", 2, 4, 0, 2, "node0", false},
+        Found{"TorchrunInsideOpenMpi", kElastic + kOpenMpiAround, "torchrun variables inside Open MPI", 2, 4, 0, 2, "node0", false},
+        Found{"LaunchInsideSlurm", kTroupe + kTorchrun + kSlurmAround, "troupe launch inside Slurm", 1, 4, 1, 2, "10.0.0.1", false},
+        Found{"LaunchInsideHalfOfSlurm", kTroupe + Variables{{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "2"}}, "troupe launch inside Slurm", 1,
+              4, 1, 2, "10.0.0.1", false},
+        Found{"LaunchInsideOpenMpi", kTroupe + kTorchrun + kOpenMpiAround, "troupe launch inside Open MPI", 1, 4, 1, 2, "10.0.0.1", false},
+        // Open MPI's daemons are a step of Slurm's, with a task a node; where mpirun itself runs there is none.
+        Found{"OpenMpiInsideSlurm", kOpenMpi + kSlurmAround, "Open MPI inside Slurm", 1, 4, 1, 2, "192.0.2.2,10.1.0.2", false},
         Found{"TheStoreCanBeSaid", kSlurm + Variables{{"TROUPE_STORE", "[fd00::7]:9000"}}, "Slurm", 1, 4, 1, 2, "fd00::7", false},
         Found{"EmptyIsNotSet", kTroupe + Variables{{"RANK", ""}}, "troupe launch", 1, 4, 1, 2, "10.0.0.1", false}),
     [](const auto& tried) { return std::string(tried.param.name); });
@@ -151,8 +168,15 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{
             "RanksContradict", kTroupe + kTorchrun + Variables{{"RANK", "0"}}, {"TROUPE_RANK says 1", "RANK says 0", "unset"}},
         Refused{"WorldsContradict",
-                kSlurm + kOpenMpi + Variables{{"OMPI_COMM_WORLD_SIZE", "8"}},
-                {"SLURM_NTASKS says 4", "OMPI_COMM_WORLD_SIZE says 8", "unset"}},
+                kTorchrun + kOpenMpi + Variables{{"OMPI_COMM_WORLD_SIZE", "8"}},
+                {"WORLD_SIZE says 4", "OMPI_COMM_WORLD_SIZE says 8", "unset"}},
+        // RANK without TORCHELASTIC_* may be anybody's.
+        Refused{"RankSetByHandInsideSlurm",
+                kTorchrun + kSlurm + Variables{{"RANK", "2"}, {"LOCAL_RANK", "0"}},
+                {"RANK says 2 (torchrun variables)", "SLURM_PROCID says 1 (Slurm)", "unset"}},
+        Refused{"LaunchAndTorchrunContradict",
+                kTroupe + kElastic,
+                {"TROUPE_RANK says 1 (troupe launch)", "RANK says 2 (torchrun variables)", "unset"}},
         Refused{"LocalRanksContradict",
                 kTorchrun + kOpenMpi + Variables{{"LOCAL_RANK", "0"}},
                 {"LOCAL_RANK says 0", "OMPI_COMM_WORLD_LOCAL_RANK says 1"}},
@@ -208,6 +232,36 @@ TEST(JoinEnvironment, AllRanksDeriveTheSamePortAndSecret) {
   EXPECT_NE(one->secret, other->secret);
 }
 
+// What is left of a former run of the job does not know the next one's secret, whoever said it.
+TEST(JoinEnvironment, ARestartHasAnotherSecret) {
+  const auto one_node = kElastic + Variables{{"RANK", "1"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}};
+  for (const auto& variables : {one_node, one_node + Variables{{"TROUPE_SECRET", "mine"}}}) {
+    const auto first = find(variables), again = find(variables + Variables{{"TORCHELASTIC_RESTART_COUNT", "1"}});
+    ASSERT_TRUE(first.ok() && again.ok());
+    EXPECT_NE(first->secret, again->secret);
+  }
+  const auto first = find(kSlurm), requeued = find(kSlurm + Variables{{"SLURM_RESTART_COUNT", "1"}});
+  ASSERT_TRUE(first.ok() && requeued.ok());
+  EXPECT_NE(first->secret, requeued->secret);
+  // Agents of several nodes need not agree about the count.
+  const auto here = find(kElastic), there = find(kElastic + Variables{{"TORCHELASTIC_RESTART_COUNT", "1"}});
+  ASSERT_TRUE(here.ok() && there.ok());
+  EXPECT_EQ(here->secret, there->secret);
+}
+
+TEST(JoinEnvironment, SaysWhereItHasGuessedTheStoresHost) {
+  const auto guess = [](const Variables& variables) { return find(variables).value().store_guess; };
+  EXPECT_NE(guess(kOpenMpi).find("OMPI_MCA_orte_hnp_uri"), std::string::npos);
+  EXPECT_NE(guess(kSlurm).find("SLURM_STEP_NODELIST=n[07-08]"), std::string::npos);
+  for (const auto& variables : {kOpenMpi, kSlurm}) {
+    EXPECT_NE(guess(variables).find("set TROUPE_STORE=host:port of rank 0"), std::string::npos);
+    EXPECT_EQ(guess(variables + Variables{{"TROUPE_STORE", "a:1"}}), "");
+  }
+  EXPECT_EQ(guess(kOpenMpi + Variables{{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}), "");
+  EXPECT_EQ(guess(kElastic + kSlurmAround), "");
+  EXPECT_EQ(guess(kTroupe), "");
+}
+
 // Where torchrun's agent listens on MASTER_PORT itself.
 TEST(JoinEnvironment, TakesAnotherPortThanTorchrunsAgent) {
   const auto place = find(kTorchrun + Variables{{"TORCHELASTIC_USE_AGENT_STORE", "True"}});
@@ -221,6 +275,9 @@ TEST(JoinEnvironment, ReadsTheFirstOfANodeList) {
                                              {"n[03-05,9],x", "n03"},
                                              {"a[1,2]b,c", "a1b"},
                                              {"x,n[1-2]", "x"},
+                                             {"rack[1-2]n[3-4]", "rack1n3"},
+                                             {"r[07,9]c[1-2]n[010-020],z", "r07c1n010"},
+                                             {"r[1-2]n[3", ""},
                                              {"n[4]", "n4"},
                                              {"", ""},
                                              {"n[1", ""}}) {
