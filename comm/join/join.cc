@@ -5,6 +5,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "comm/join/socket.h"
 #include "runtime/base/first_cause.h"
 #include "runtime/base/log.h"
 
@@ -42,6 +43,10 @@ StatusOr<Joined> join(const Place& place, std::string my_address, Deadline deadl
   std::unique_ptr<StoreRelay> relay;
   std::string hosts = place.store_host;
   if (place.hosts_store) {
+    if (!place.store_guess.empty() && !any_is_here(hosts)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the others look for the store of this process, rank 0, at ", hosts, ", and this host is none of these: ", place.store_guess));
+    }
     TROUPE_ASSIGN_OR_RETURN(server, StoreServer::start({.loopback_only = hosts == "127.0.0.1" || hosts == "localhost",
                                                         .port = place.store_port,
                                                         .local_name = place.relay,
@@ -64,6 +69,7 @@ StatusOr<Joined> join(const Place& place, std::string my_address, Deadline deadl
   TROUPE_ASSIGN_OR_RETURN(auto store, meet(place,
                                            {.hosts = hosts,
                                             .port = place.store_port,
+                                            .hosts_guess = place.store_guess,
                                             .secret = place.secret,
                                             .rank = place.rank,
                                             .world = place.world,

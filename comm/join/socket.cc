@@ -14,14 +14,17 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace troupe::comm {
 namespace {
 
 using namespace std::chrono_literals;
 
+constexpr int kNoRoomWaits_ms = 20;
 constexpr auto kOneAddressHas = 2s;      // to answer, before the next one is tried
 
 // Connects to one resolved address.
@@ -168,7 +171,30 @@ int accept_one(int listener, std::string& from) {
   socklen_t size = sizeof peer;
   const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd >= 0) from = peer.ss_family == AF_UNIX ? owner_of(fd) : name_of(peer);
+  // Who waits stays in the queue, and the listener readable: without this its thread would spin until somebody closes a descriptor.
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) poll(nullptr, 0, kNoRoomWaits_ms);
   return fd;
+}
+
+bool any_is_here(const std::string& hosts) {
+  std::array<char, 256> own{};
+  (void)gethostname(own.data(), own.size() - 1);
+  for (const std::string& host : std::vector<std::string>(absl::StrSplit(hosts, ','))) {
+    if (host == own.data()) return true;
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    if (getaddrinfo(host.c_str(), "0", &hints, &found) != 0) continue;
+    bool here = false;
+    for (const addrinfo* at = found; at != nullptr && !here; at = at->ai_next) {
+      const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      here = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0;  // only to an address of our own
+      if (fd >= 0) close(fd);
+    }
+    freeaddrinfo(found);
+    if (here) return true;
+  }
+  return false;
 }
 
 StatusOr<int> connect_to(const std::string& host, int port, Deadline deadline) {

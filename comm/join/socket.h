@@ -20,8 +20,12 @@ int port_of(int listener);
 // kAlreadyExists if somebody listens there.
 StatusOr<int> listen_at_name(const std::string& name);
 
-// -1 if nobody waits to be accepted. `from`: the peer's address, or whose process it is.
+// -1 if nobody waits to be accepted, or, a moment later, if the process has no descriptor left. `from`: the peer's address, or whose process
+// it is.
 int accept_one(int listener, std::string& from);
+
+// Whether one of the hosts, separated by commas, is this one: its name, or one of its addresses. Looking up a name may take long.
+bool any_is_here(const std::string& hosts);
 
 // Tries the host's addresses in turn, each for at most two seconds. Looking up a name may take longer than the deadline. A host "@name" is
 // whoever listens at that name; it has no port.

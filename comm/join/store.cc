@@ -21,6 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTryAgainAfter = 50ms;    // nobody listens there yet
+constexpr auto kFirstGreetingHas = 2s;   // who accepts and stays silent; twice as long in every round
 constexpr auto kAnswerHas = 10s;         // requests that wait for nobody
 constexpr auto kAbortHas = 1s;           // the store reads it even if nobody waits for the answer
 constexpr auto kStoreIsLateBy = 1s;      // its own deadline comes first, since it knows who is missing
@@ -51,6 +52,7 @@ StoreClient::Connection StoreClient::release() {
 StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const Options& options, Deadline deadline) {
   const std::vector<std::string> hosts = absl::StrSplit(options.hosts, ',');
   Status last;
+  std::chrono::nanoseconds greeting_has = kFirstGreetingHas;
   do {
     for (const auto& host : hosts) {
       auto fd = connect_to(host, options.port, deadline);
@@ -59,14 +61,16 @@ StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const Options& optio
         return absl::NotFoundError(absl::StrCat("nobody listens at ", last.message()));
       if (!fd.ok()) continue;
       std::unique_ptr<StoreClient> client(new StoreClient(options, *fd));
-      last = client->greet(deadline);
+      last = client->greet(std::min(deadline, after(greeting_has)), deadline);
       if (last.ok()) return client;
-      if (!absl::IsUnavailable(last)) return last;
+      if (!absl::IsUnavailable(last) && !absl::IsDeadlineExceeded(last)) return last;
     }
+    greeting_has *= 2;
     poll(nullptr, 0, std::min<int>(remaining_ms(deadline), static_cast<int>(kTryAgainAfter / 1ms)));
   } while (remaining_ms(deadline) > 0);
   return absl::DeadlineExceededError(absl::StrCat(who(options), " cannot reach the store at port ", options.port, " (", last.message(),
-                                                  "): see that rank 0 or the launcher runs and that no firewall is between"));
+                                                  "): see that rank 0 or the launcher runs and that no firewall is between",
+                                                  options.hosts_guess.empty() ? "" : "; ", options.hosts_guess));
 }
 
 StoreClient::~StoreClient() {
@@ -117,8 +121,9 @@ StatusOr<std::string> StoreClient::receive(Deadline deadline) {
   }
 }
 
-// Both sides prove that they know the secret; STORE.md.
-Status StoreClient::greet(Deadline deadline) {
+// Both sides prove that they know the secret; STORE.md. `heard_by`: who says nothing until then is left for the next; who has been heard is
+// not, since to leave a store that takes us for a member ends the job.
+Status StoreClient::greet(Deadline heard_by, Deadline deadline) {
   const std::string nonce = random_bytes(kNonceBytes);
   FrameWriter writer(protocol::kHello);
   writer.raw(protocol::kMagic)
@@ -128,7 +133,7 @@ Status StoreClient::greet(Deadline deadline) {
       .i32(options_.rank.value)
       .i32(options_.world);
   const std::string hello = std::move(writer.text(options_.build).text(options_.relay_of)).finish();
-  TROUPE_RETURN_IF_ERROR(send(hello, deadline));
+  TROUPE_RETURN_IF_ERROR(send(hello, heard_by));
   const auto refused = [&](FrameReader& reader) -> Status {
     const auto code = static_cast<absl::StatusCode>(reader.i32());
     const Status status(code, absl::StrCat(where(), " refuses ", who(options_), ": ", std::string(reader.text())));
@@ -137,7 +142,7 @@ Status StoreClient::greet(Deadline deadline) {
                : absl::PermissionDeniedError(absl::StrCat(where(), " is no Troupe store"));
   };
 
-  TROUPE_ASSIGN_OR_RETURN(const std::string challenge, receive(deadline));
+  TROUPE_ASSIGN_OR_RETURN(const std::string challenge, receive(heard_by));
   FrameReader reader(challenge);
   if (reader.type() == protocol::kRefused) return refused(reader);
   const int version = reader.u16();

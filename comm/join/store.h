@@ -40,6 +40,7 @@ class StoreClient {
   struct Options {
     std::string hosts;  // separated by commas, tried in turn until one answers; "@name": who listens there on this host
     int port = 0;
+    std::string hosts_guess{};  // why `hosts` may be wrong, and what to do then; empty: they were said
     std::string secret;
     Rank rank;
     int world = 1;
@@ -48,7 +49,7 @@ class StoreClient {
     Deadline somebody_by = Deadline::max();  // kNotFound if nobody has listened there until then
   };
 
-  // Tries again until the deadline while nobody listens there.
+  // Tries again until the deadline while nobody listens there, or does but says nothing: each try has its share of the time.
   static StatusOr<std::unique_ptr<StoreClient>> connect(const Options& options, Deadline deadline);
   ~StoreClient();
   StoreClient(const StoreClient&) = delete;
@@ -84,7 +85,7 @@ class StoreClient {
 
  private:
   StoreClient(Options options, int fd) : options_(std::move(options)), fd_(fd) {}
-  Status greet(Deadline deadline);
+  Status greet(Deadline heard_by, Deadline deadline);
   Status send(std::string_view bytes, Deadline deadline);
   StatusOr<std::string> receive(Deadline deadline);
   Status read_some();

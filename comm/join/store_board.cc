@@ -86,11 +86,13 @@ Status StoreBoard::make_room(std::size_t bytes) {
 
 void StoreBoard::set(Rank rank, std::uint32_t id, const std::string& key, const std::string& value) {
   if (value.size() > protocol::kValueBytesMost) return answer(rank, id, absl::InvalidArgumentError("the value is too long"));
-  if (const auto found = values_.find(key); found != values_.end()) {
-    stored_bytes_ -= key.size() + found->second.size();
-    values_.erase(found);
+  const auto found = values_.find(key);
+  const std::size_t before = found == values_.end() ? 0 : key.size() + found->second.size();
+  stored_bytes_ -= before;
+  if (const Status status = make_room(key.size() + value.size()); !status.ok()) {
+    stored_bytes_ += before;  // the old value stays
+    return answer(rank, id, status);
   }
-  if (const Status status = make_room(key.size() + value.size()); !status.ok()) return answer(rank, id, status);
   values_[key] = value;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     const auto& [waiter, waiting] = *at;

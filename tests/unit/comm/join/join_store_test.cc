@@ -1,13 +1,21 @@
 // The store between threads that play processes: waits, ends, strangers.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <ctime>
 #include <functional>
 #include <mutex>
+#include <map>
 #include <optional>
 #include <thread>
 
 #include "comm/join/join.h"
+#include "comm/join/socket.h"
 #include "comm/join/store_protocol.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/sanitizer.h"
@@ -252,6 +260,98 @@ TEST_F(JoinStore, NobodyThereIsSaidWithTheAddress) {
   EXPECT_NE(status.message().find("refused"), std::string::npos) << status.message();
 }
 
+// Something else at the first of several addresses, that takes connections and never says a word.
+TEST_F(JoinStore, AnAddressThatIsSilentDoesNotKeepFromTheNext) {
+  serve(1);
+  const int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(server_->port()));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+  const int on = 1;
+  setsockopt(silent, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ASSERT_EQ(bind(silent, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(silent, 8), 0);
+  auto both = options(0);
+  both.hosts = "127.0.0.2,127.0.0.1";
+  const auto store = StoreClient::connect(both, after(kPatience));
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->set("k", "v"), ok());
+  close(silent);
+}
+
+// As after a restart of the job at the same port, when a process of the former run still looks for its store.
+TEST_F(JoinStore, AHelloOfAFormerRunIsRefusedAndCounted) {
+  const std::map<std::string, std::string> torchrun{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"},
+                                                    {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "run"}};
+  const auto secret_of = [&](const char* count) {
+    const auto place = find_place([&](const char* name) -> std::optional<std::string> {
+      if (name == std::string("TORCHELASTIC_RESTART_COUNT")) return count;
+      const auto found = torchrun.find(name);
+      return found == torchrun.end() ? std::nullopt : std::optional(found->second);
+    });
+    return place.value().secret;
+  };
+  auto server = StoreServer::start({.loopback_only = true, .secret = secret_of("1"), .world = 2});
+  ASSERT_TRUE(server.ok());
+  const auto at = [&](const char* count) {
+    return StoreClient::connect(
+        {.hosts = "127.0.0.1", .port = (*server)->port(), .secret = secret_of(count), .rank = Rank{0}, .world = 2, .build = kBuild}, after(kPatience));
+  };
+  EXPECT_EQ(at("0").status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE(wait_until([&] { return (*server)->refused() == 1; }));
+  EXPECT_TRUE(at("1").ok());
+}
+
+TEST_F(JoinStore, AValueThatHasNoRoomLeavesTheOldOne) {
+  serve(1);
+  const auto store = client(0);
+  ASSERT_EQ(store->set("mine", "old"), ok());
+  const std::string much(protocol::kValueBytesMost, 'v');
+  Status full;
+  for (int i = 0; full.ok() && i < 1000; ++i) full = store->set("key " + std::to_string(i), much);
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(store->set("mine", much).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(store->get("mine", after(kPatience)).value(), "old");
+  EXPECT_EQ(store->set("mine", "new"), ok());
+}
+
+// Who comes when no descriptor is left waits in the queue; meanwhile the store's thread does not spin.
+TEST_F(JoinStore, WithoutDescriptorsItWaits) {
+  serve(1);
+  const int late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest_free = dup(late);
+  close(lowest_free);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(lowest_free);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(server_->port()));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int connected = connect(late, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  const std::string hello = Stranger::hello();
+  const ssize_t said = ::send(late, hello.data(), hello.size(), MSG_NOSIGNAL);
+  const auto cpu_ms = [] {
+    timespec used{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return used.tv_sec * 1000 + used.tv_nsec / 1'000'000;
+  };
+  const auto used = cpu_ms();
+  pollfd answered{late, POLLIN, 0};
+  const int early = poll(&answered, 1, 500);
+  const auto spent = cpu_ms() - used;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(connected, 0);
+  EXPECT_EQ(said, static_cast<ssize_t>(hello.size()));
+  EXPECT_EQ(early, 0) << "there was a descriptor";
+  EXPECT_LT(spent, 200);
+  EXPECT_EQ(poll(&answered, 1, 60000), 1);
+  close(late);
+}
+
 TEST_F(JoinStore, AWrongSecretIsRefusedOnBothSides) {
   serve(2);
   auto wrong = options(0);
@@ -450,6 +550,32 @@ TEST(Join, RankZeroRunsTheStoreWhereThereIsNoLauncher) {
     });
   }
   for (auto& rank : ranks) rank.join();
+}
+
+// As mpirun on a host that has no rank starts it: the others look for the store where it is not.
+TEST(Join, RankZeroSaysAtOnceThatTheStoreIsLookedForElsewhere) {
+  const Place place{.world = 2, .store_host = "192.0.2.77,198.51.100.1", .store_port = 20077, .store_guess = "set TROUPE_STORE", .secret = "s", .hosts_store = true};
+  const auto joined = join(place, "a", after(kPatience));
+  EXPECT_EQ(joined.status().code(), absl::StatusCode::kFailedPrecondition) << joined.status();
+  for (const char* part : {"rank 0", "192.0.2.77,198.51.100.1", "set TROUPE_STORE"})
+    EXPECT_NE(joined.status().message().find(part), std::string::npos) << joined.status();
+  // The others say it, too, when nobody answers.
+  Place other = place;
+  other.rank = Rank{1};
+  other.hosts_store = false;
+  other.store_host = "127.0.0.1";
+  const auto alone = join(other, "b", after(300ms));
+  EXPECT_EQ(alone.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(alone.status().message().find("set TROUPE_STORE"), std::string::npos) << alone.status();
+}
+
+TEST(Socket, KnowsWhatIsThisHost) {
+  std::array<char, 256> own{};
+  ASSERT_EQ(gethostname(own.data(), own.size() - 1), 0);
+  EXPECT_TRUE(any_is_here("127.0.0.1"));
+  EXPECT_TRUE(any_is_here(own.data()));
+  EXPECT_TRUE(any_is_here("192.0.2.77,localhost"));
+  EXPECT_FALSE(any_is_here("192.0.2.77,198.51.100.1"));
 }
 
 TEST(Join, ATakenPortIsSaidWithWhatToDo) {
