@@ -8,11 +8,14 @@
 //          send, post and counters by any thread. handle and on_peer_down before start.
 // Owns: nothing of the caller's: a bulk stays where it is until its completion was called, its header is copied.
 // Order: frames of one channel and lane from one rank arrive in the order in which they were sent; their fetches may end in another.
-// Errors: a completion gets kUnavailable when the peer is down or the transport stopped, kCancelled when the receiver did not want the
-//         bulk. After a peer was reported down every send to it completes with the first cause; it is never up again. The cause has a
+// Errors: a completion gets kUnavailable when the peer is down or the transport stops, kCancelled when the receiver did not want the
+//         bulk. What is sent, fetched or posted after stop() has returned is dropped and its completion never called; of what is sent while
+//         another thread is in stop() some is called and some is dropped. After a peer was reported down every send to it completes with the first cause; it is never up again. The cause has a
 //         first_cause(): the peer, or the rank because of which the peer stopped.
 //         Bad bytes from outside are counted (refused) and change nothing.
 // Limits: a header has at most kHeaderBytesMost bytes; a bulk up to 2^62.
+// Wire: kProtocolVersion counts every change of what goes between processes: ucx/WIRE.md, collective/WIRE.md, slices/WIRE.md,
+//       actors/control/WIRE.md. Each frame carries it; another one is refused by name and counted.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +37,7 @@ enum class Lane : std::uint8_t { kControl, kBulk };
 enum class Channel : std::uint8_t { kTransport = 0, kActors = 1, kEdges = 2, kCollectives = 3, kSlices = 4, kTest = 15 };
 inline constexpr int kChannels = 16;
 
+inline constexpr std::uint16_t kProtocolVersion = 3;
 inline constexpr std::size_t kHeaderBytesMost = 4096;
 
 // Called once, on the progress thread.
@@ -102,7 +106,7 @@ class Transport {
   virtual void post(absl::AnyInvocable<void()> function) = 0;
   virtual bool on_progress_thread() const = 0;
 
-  // Every open completion gets kUnavailable; afterwards nothing is called any more. Not from the progress thread. `why`, if it is not ok, is
+  // Every open completion gets kUnavailable; afterwards nothing is called any more, and nothing touches a bulk or its place. Not from the progress thread. `why`, if it is not ok, is
   // what the peers hear as the cause (departure()), as far as a link still holds; at most kReasonBytesMost bytes of it.
   virtual void stop(const Status& why = ok()) = 0;
   virtual Counters counters() const = 0;

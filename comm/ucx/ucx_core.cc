@@ -23,6 +23,17 @@ constexpr std::int64_t kSleepMostNs = 50'000'000;
 
 std::int64_t ns(std::chrono::nanoseconds duration) { return duration.count(); }
 
+// FNV-1a over all addresses and their lengths, folded. In each address are random numbers that UCX has drawn for its worker.
+std::uint32_t incarnation_of(const std::vector<std::string>& addresses) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&hash](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3u; };
+  for (const auto& address : addresses) {
+    add(address.size());
+    for (const char c : address) add(static_cast<unsigned char>(c));
+  }
+  return static_cast<std::uint32_t>(hash ^ hash >> 32);
+}
+
 Status down(const Peer& peer, const std::string& why) {
   return due_to(peer.rank, absl::StrCat("rank ", peer.rank.value, " is down: ", why));
 }
@@ -33,7 +44,7 @@ UcxCore::UcxCore(const UcxOptions& options, UcxWorkers workers, std::shared_ptr<
     : options_(options),
       workers_(std::move(workers)),
       inbox_(std::move(inbox)),
-      reader_{options.job, options.incarnation, options.rank, options.world},
+      reader_{options.job, 0, options.rank, options.world},
       peers_(static_cast<std::size_t>(options.world)),
       pulse_(options.world, ns(options.heartbeat_timeout), ns(options.first_contact_timeout)) {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
@@ -51,6 +62,7 @@ std::string UcxCore::address() const {
 
 // What cannot be read leaves a peer without addresses: it is down at the first contact.
 void UcxCore::set_peers(std::vector<std::string> addresses) {
+  reader_.incarnation = incarnation_of(addresses);
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const auto line = addresses[i].find('\n');
     std::size_t first = 0;
@@ -103,7 +115,7 @@ bool UcxCore::work() {
   worked |= progress();
   worked |= run_ready();
   now_ns_ = clock_.now_ns();
-  if (!closing_.empty()) reap_closing(false);
+  if (!closing_.empty()) reap_closing();
   if (now_ns_ >= next_tick_ns_) tick();
   return worked;
 }
@@ -228,30 +240,35 @@ void UcxCore::act(Down down) {
   if (peer_down_ && !stopping_) peer_down_(down.peer->rank, down.peer->cause);
 }
 
-// A closed endpoint's frames complete through UCX; those that it forgets complete here, when it has closed or
-// time is up.
-void UcxCore::reap_closing(bool at_once) {
+// A closed endpoint's frames complete through UCX; those that it forgets complete here, when time is up and UCX has confirmed that the
+// endpoints are closed: until then it may still write into a bulk's place, or read a bulk, and neither is its owner's again.
+void UcxCore::reap_closing() {
   std::erase_if(closing_, [&](Peer* peer) {
-    bool closed = peer->sends.empty() && peer->fetches.empty();
+    bool confirmed = true;
     for (ucs_status_ptr_t& request : peer->closing) {
       if (request == nullptr) continue;
       if (ucp_request_check_status(request) == UCS_INPROGRESS) {
-        closed = false;
+        confirmed = false;
       } else {
         ucp_request_free(std::exchange(request, nullptr));
       }
     }
-    if (!closed && !at_once && now_ns_ < peer->closing_until_ns) return false;
-    while (auto open = peer->sends.take_any()) {
-      ready_.emplace_back(Finished{std::move(open->sent), peer->cause});
-      orphan_sends_.add(std::move(open));
-    }
-    while (auto open = peer->fetches.take_any()) {
-      ready_.emplace_back(Finished{std::move(open->fetched), peer->cause});
-      orphan_fetches_.add(std::move(open));
-    }
+    const bool over = (peer->sends.empty() && peer->fetches.empty()) || now_ns_ >= peer->closing_until_ns;
+    if (!confirmed || !over) return false;
+    complete_all(*peer);
     return true;
   });
+}
+
+void UcxCore::complete_all(Peer& peer) {
+  while (auto open = peer.sends.take_any()) {
+    ready_.emplace_back(Finished{std::move(open->sent), peer.cause});
+    orphan_sends_.add(std::move(open));
+  }
+  while (auto open = peer.fetches.take_any()) {
+    ready_.emplace_back(Finished{std::move(open->fetched), peer.cause});
+    orphan_fetches_.add(std::move(open));
+  }
 }
 
 // ---- the end ----
@@ -268,16 +285,20 @@ void UcxCore::shut_down() {
     if (each.connected()) fail(each, absl::UnavailableError("the transport was stopped"));
   }
   for (const std::int64_t until_ns = now_ns_ + kStopNs; !closing_.empty() && now_ns_ < until_ns;) work();
-  reap_closing(true);
   let_go();
-  while (!ready_.empty()) {  // completions may send: that completes at once
-    run_commands();
-    run_ready();
-  }
+  const auto run_all = [this] {
+    while (!ready_.empty()) {  // completions may send: that completes at once
+      run_commands();
+      run_ready();
+    }
+  };
+  run_all();
   abandon_commands(inbox_->close());
   while (progress()) {
   }
   for (auto& each : workers_) each.reset();
+  for (Peer& each : peers_) complete_all(each);  // UCX is gone, and with it whatever it still had
+  run_all();
 }
 
 void UcxCore::say_bye() {

@@ -161,7 +161,8 @@ class UcxCore {
   void settle(HeldBulk& held);
   void release(HeldBulk& held);
   void fail(Peer& peer, Status cause);
-  void reap_closing(bool at_once);
+  void reap_closing();
+  void complete_all(Peer& peer);
   void release_offers_of(const Peer& peer);
   void let_go();
   bool bye_awaited() const;
@@ -172,7 +173,7 @@ class UcxCore {
   const SteadyClock clock_;
   UcxWorkers workers_;
   const std::shared_ptr<Inbox> inbox_;
-  const WireReader reader_;
+  WireReader reader_;
   std::deque<Peer> peers_;  // by rank; they stay where they are, UCX knows them
   Pulse pulse_;
   std::array<Transport::Handler, kChannels> handlers_;

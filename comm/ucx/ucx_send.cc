@@ -41,7 +41,7 @@ void UcxCore::post(Peer& to, std::unique_ptr<OpenSend> open, std::span<const std
   open->core = this;
   open->peer = &to;
   write_wire({.job = options_.job,
-              .incarnation = options_.incarnation,
+              .incarnation = reader_.incarnation,
               .from = options_.rank,
               .to = to.rank,
               .lane = open->lane,

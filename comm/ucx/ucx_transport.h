@@ -30,7 +30,6 @@ struct UcxOptions {
   Rank rank;
   int world = 1;
   std::uint64_t job = 0;          // the same number on all ranks of the job, another for every other job
-  std::uint32_t incarnation = 0;  // counts the job's restarts, the same on all ranks
   bool one_machine = false;       // all ranks are here: nobody else can connect
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(5);
   // From the first frame to a peer until it is heard for the first time: its address may be published long before it starts. Where all are
@@ -49,7 +48,7 @@ class UcxTransport final : public Transport {
 
   // Bytes to be published; whoever has them may send at once, frames wait for start().
   const std::string& address() const;
-  // By rank. Before start().
+  // By rank, all of them, the same on all ranks: they are the job's incarnation, and frames of another one are refused. Before start().
   void set_peers(std::vector<std::string> addresses);
   // After set_peers, by all ranks: from now on heartbeats are answered, and each rank sends some to the next one. So whoever stops is noticed,
   // even if everybody waits for him and nobody has sent him anything. What else comes waits for start().

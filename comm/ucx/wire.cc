@@ -36,7 +36,7 @@ Refusal check(const WireReader& reader, std::span<const std::byte> bytes, Lane l
   if (bytes.size() < kWireBytes) return Refusal::kShort;
   const std::byte* at = bytes.data();
   if (get<std::uint32_t>(at + kMagicAt) != kWireMagic) return Refusal::kMagic;
-  if (get<std::uint16_t>(at + kVersionAt) != kWireVersion) return Refusal::kVersion;
+  if (get<std::uint16_t>(at + kVersionAt) != kProtocolVersion) return Refusal::kVersion;
   if (get<std::uint8_t>(at + kLaneAt) != static_cast<std::uint8_t>(lane)) return Refusal::kLane;
   if (get<std::uint8_t>(at + kChannelAt) >= kChannels) return Refusal::kChannel;
   if (get<std::uint64_t>(at + kJobAt) != reader.job) return Refusal::kJob;
@@ -73,7 +73,7 @@ const char* refusal_text(Refusal refusal) {
 
 void write_wire(const WireHeader& header, std::byte* into) {
   put<std::uint32_t>(into + kMagicAt, kWireMagic);
-  put<std::uint16_t>(into + kVersionAt, kWireVersion);
+  put<std::uint16_t>(into + kVersionAt, kProtocolVersion);
   put<std::uint8_t>(into + kLaneAt, static_cast<std::uint8_t>(header.lane));
   put<std::uint8_t>(into + kChannelAt, static_cast<std::uint8_t>(header.channel));
   put<std::uint64_t>(into + kJobAt, header.job);

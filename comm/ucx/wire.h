@@ -19,7 +19,6 @@
 namespace troupe::comm {
 
 inline constexpr std::uint32_t kWireMagic = 0x46505254;  // "TRPF"
-inline constexpr std::uint16_t kWireVersion = 2;
 inline constexpr std::size_t kWireBytes = 48;
 inline constexpr std::uint64_t kBulkBytesMost = std::uint64_t{1} << 62;
 // A longer bulk goes in pieces: UCX does not return from progress before all it can move has moved, over tcp
@@ -33,7 +32,7 @@ inline constexpr std::size_t kOffsetBytes = 8;  // the frame header of a piece b
 
 struct WireHeader {
   std::uint64_t job = 0;
-  std::uint32_t incarnation = 0;  // the job's: counts its restarts
+  std::uint32_t incarnation = 0;  // the job's: a number of all its ranks' addresses, so another after a restart
   Rank from, to;
   Lane lane = Lane::kControl;
   Channel channel = Channel::kTest;

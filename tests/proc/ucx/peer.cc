@@ -7,6 +7,7 @@
 //   <- both RANK BYTES COUNT  -> flooded SECONDS, then latency ... of pings that left every 200 us while it
 //   lasted
 //   <- send RANK              -> sent STATUS
+//   <- intact                 -> intact yes|no|open             whether the place of fetches that failed is as they left it
 //   <- quit
 // Unasked: down RANK CAUSE; got BYTES good|bad for each bulk whose header says so.
 #include <algorithm>
@@ -99,6 +100,11 @@ class PeerProgram {
         int rank = 0;
         words >> rank;
         send(Rank{rank});
+      } else if (command == "intact") {
+        transport_->post([this] {
+          const bool intact = std::all_of(into_.begin(), into_.end(), [](std::byte byte) { return byte == kLeft; });
+          say(!left_ ? "intact open" : intact ? "intact yes" : "intact no");
+        });
       } else {
         break;
       }
@@ -133,7 +139,12 @@ class PeerProgram {
     } else if (kind != 'n') {
       const auto bytes = static_cast<std::size_t>(arrival.bulk_bytes());
       if (into_.size() < bytes) into_.resize(bytes);
+      ++fetches_open_;
       arrival.fetch(into_.data(), [this, kind, bytes](const Status& status) {
+        if (--fetches_open_ == 0 && !status.ok()) {
+          std::fill(into_.begin(), into_.end(), kLeft);
+          left_ = true;
+        }
         if (kind != 'c') return;
         bool good = status.ok();
         for (std::size_t i = 0; i < bytes && good; ++i) good = into_[i] == pattern_at(i);
@@ -236,6 +247,9 @@ class PeerProgram {
   int pings_wanted_ = 0;                    // progress thread; below 0: not yet known
   bool one_by_one_ = true;                  // progress thread
   std::vector<std::int64_t> latencies_ns_;  // progress thread
+  static constexpr std::byte kLeft{0xee};
+  int fetches_open_ = 0;                    // progress thread
+  bool left_ = false;                       // progress thread: a fetch has failed and none is open
   std::vector<std::byte> into_;             // progress thread
 };
 

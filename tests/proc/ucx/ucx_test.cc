@@ -232,6 +232,26 @@ TEST_P(UcxProcesses, AKilledSenderIsReportedWhileItIsFetchedFrom) {
   EXPECT_THAT(peers[0]->expect("down", seconds(5)), HasSubstr("1 rank 1 is down: "));
 }
 
+// A fetch that has failed is over: when the sender, which was only stopped, goes on, nothing of it reaches the place any more.
+TEST_P(UcxProcesses, AFailedFetchLeavesItsPlaceAlone) {
+  auto peers = start_peers(2, {.heartbeat_timeout_ms = 1000, .transports = GetParam()});
+  meet(*peers[0], 1);
+  peers[1]->tell("flood 0 " + std::to_string(kBulkBytes) + " 1000");
+  EXPECT_EQ(peers[0]->hear(milliseconds(200)), std::nullopt);
+  peers[1]->signal(SIGSTOP);
+  EXPECT_THAT(peers[0]->expect("down", seconds(10)), HasSubstr("1 rank 1 is down: "));
+  const auto intact = [&] {
+    peers[0]->tell("intact");
+    return peers[0]->expect("intact");
+  };
+  const auto until = Clock::now() + seconds(20);
+  while (intact() == "open") ASSERT_LT(Clock::now(), until) << "the fetches do not end";
+  peers[1]->signal(SIGCONT);
+  EXPECT_THAT(peers[1]->expect("down", seconds(20)), HasSubstr("0 rank 0 is down: "));
+  peers[1]->expect("flooded", seconds(20));  // it has let go of everything
+  EXPECT_EQ(intact(), "yes");
+}
+
 TEST_P(UcxProcesses, AStoppedPeerIsReportedAfterTheHeartbeatTimeout) {
   auto peers = start_peers(2, {.heartbeat_timeout_ms = 2000, .transports = GetParam()});
   meet(*peers[0], 1);
