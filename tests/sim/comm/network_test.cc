@@ -217,6 +217,16 @@ TEST(SimNetwork, OneThatStopsIsHeardToStopBehindWhatItSent) {
   EXPECT_EQ(down, "20 frames, then rank 0 is down: it stopped its transport");
 }
 
+TEST(SimNetwork, WhatIsSentAfterTheStopIsDropped) {
+  Two two;
+  two.a->stop();
+  const std::vector<std::byte> bulk(20'000);
+  for (const auto& some : {std::span<const std::byte>(), std::span<const std::byte>(bulk)})
+    two.a->send({.to = Rank(1), .bulk = some, .sent = [](const Status&) { ADD_FAILURE() << "nothing is called after the stop"; }});
+  two.a->post([] { ADD_FAILURE() << "nothing is called after the stop"; });
+  EXPECT_TRUE(run(two.clock, two.network));
+}
+
 TEST(SimNetwork, OneThatFailsSaysWhyAndWithWhomItBegan) {
   Two two;
   Status cause;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstring>
+#include <random>
 #include <thread>
 
 #include "comm/local/local_transport.h"
@@ -82,6 +84,51 @@ TEST(FarEdgeOnThreads, FailsWhenItsPeerIsGone) {
   const Status end = ends.system(0).wait();
   EXPECT_TRUE(absl::IsUnavailable(end)) << end;
   EXPECT_THAT(std::string(end.message()), testing::AllOf(testing::HasSubstr("edge "), testing::HasSubstr("rank 1")));
+}
+
+// FNV-1a, as WIRE.md says.
+std::uint64_t number_of_edge(const std::string& name) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+// A process that sends anything on the channel of edges: what names no edge is counted and changes nothing, what names one and breaks its
+// protocol fails that end and says so.
+TEST(FarEdgeOnThreads, RefusesWhatIsNoFrameOfAnEdge) {
+  std::mt19937_64 random(14);
+  for (int trial = 0; trial < 60; ++trial) {
+    comm::LocalHub hub(2);
+    std::vector<comm::Arrival> kept;  // what comes is neither fetched nor refused
+    const auto first = hub.transport(Rank(0)), second = hub.transport(Rank(1));
+    second->handle(comm::Channel::kEdges, [&](comm::Arrival arrival) { kept.push_back(std::move(arrival)); });
+    const FarTrafficOptions options{.messages = 5};
+    FarTrafficBoard board;
+    device::HostStream compute("compute", 1, {}), leaving("edges", 1, {});
+    std::unique_ptr<FarTrafficProcess> process;
+    actor::System system;
+    process = std::make_unique<FarTrafficProcess>(options, *first, system, compute, leaving, board);
+    system.start();
+    ASSERT_TRUE(first->start().ok() && second->start().ok());
+    const auto send = [&](std::span<const std::byte> header) { second->send({.to = Rank(0), .channel = comm::Channel::kEdges, .header = header}); };
+    for (int i = 0; i < 20; ++i) {
+      std::vector<std::byte> garbage(random() % 60);
+      for (auto& byte : garbage) byte = static_cast<std::byte>(random());
+      send(garbage);
+    }
+    EXPECT_TRUE(within(seconds(20), [&] { return process->far().refused() == 20; }));
+    EXPECT_TRUE(system.outcome().ok()) << system.outcome();
+    std::vector<std::byte> frame(8 + random() % 30, std::byte{0xff});  // slots and sequences that are none, or too few bytes
+    const std::uint64_t number = number_of_edge(trial % 2 ? "there" : "back");
+    std::memcpy(frame.data(), &number, sizeof number);
+    send(frame);
+    const Status end = system.wait();
+    EXPECT_TRUE(absl::IsInvalidArgument(end)) << end;
+    EXPECT_THAT(std::string(end.message()), testing::HasSubstr(trial % 2 ? "edge there with rank 1" : "edge back with rank 1"));
+    second->stop();
+    first->stop();
+    kept.clear();
+  }
 }
 
 // Below and above what UCX copies on its way.

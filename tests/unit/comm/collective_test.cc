@@ -316,5 +316,58 @@ TEST(CollectiveWire, RefusesWhatIsNoHeader) {
   }
 }
 
+// The bytes of WIRE.md, by hand.
+TEST(CollectiveWire, HasTheDocumentedBytes) {
+  const auto got = encode(CollectiveHeader{.group = GroupId(0x01020304), .operation = OperationId(0x1112131415161718), .kind = CollectiveKind::kAllToAll,
+                                           .type = DType::kBF16, .phase = Phase::kNodeSum, .from = 5, .elements = 6, .offset = 7, .count = 8});
+  const std::vector<int> expected{4, 3, 2, 1, 5, 0, 0, 0, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 6, 0, 0, 0, 0, 0, 0, 0,
+                                  7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 4, static_cast<int>(DType::kBF16), 4, 0, 0, 0, 0, 0};
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(static_cast<int>(got[i]), expected[i]) << "byte " << i;
+}
+
+// A member that sends anything: random bytes, true headers cut short or with a byte changed, with bulks that do not belong to them. Every
+// operation ends, with what it should bring or with the cause.
+TEST(CollectiveWire, WhateverAMemberSendsEveryOperationEnds) {
+  std::mt19937_64 random(12);
+  const std::vector<std::byte> bulk(4096);
+  for (int trial = 0; trial < 240; ++trial) {
+    LocalHub hub(2);
+    const auto here = hub.transport(Rank(0)), there = hub.transport(Rank(1));
+    CollectiveEngine engine(*here);
+    engine.add_group(kAll, {Rank(0), Rank(1)}, trial % 2 ? std::vector<int>{0, 1} : std::vector<int>{});
+    here->on_peer_down([&](Rank peer, const Status& cause) { engine.peer_down(peer, cause); });
+    ASSERT_TRUE(here->start().ok() && there->start().ok());
+    const auto kind = static_cast<CollectiveKind>(trial % 6);
+    const std::int64_t size = kind == CollectiveKind::kBarrier ? 0 : 1000;
+    std::vector<float> values(1000, 1), from(1000, 2);
+    auto done = std::make_shared<std::promise<Status>>();
+    auto end = done->get_future();
+    engine.start(kAll, OperationId(1), {.kind = kind, .data = bytes(values), .parts = Parts::equal(size, 2), .from = bytes(from),
+                                        .from_parts = Parts::equal(size, 2), .what = "fuzz"},
+                 [done](const Status& status) { done->set_value(status); });
+    for (int i = 0; i < 40; ++i) {
+      const auto good = encode({.group = kAll, .operation = OperationId(1 + static_cast<std::int64_t>(random() % 2)), .kind = kind,
+                                .phase = static_cast<Phase>(random() % 5), .from = 1, .elements = kind == CollectiveKind::kAllToAll ? 500 : size,
+                                .offset = static_cast<std::int64_t>(random() % 3) * 500, .count = static_cast<std::int64_t>(random() % 3) * 500});
+      std::vector<std::byte> header(good.begin(), good.end());
+      switch (random() % 4) {
+        case 0: header.resize(random() % header.size()); break;
+        case 1: header[random() % header.size()] = static_cast<std::byte>(random()); break;
+        case 2:
+          for (auto& byte : header) byte = static_cast<std::byte>(random());
+          break;
+        default: break;
+      }
+      const std::size_t lengths[] = {0, 2000, 4000, random() % 4096};
+      there->send({.to = Rank(0), .channel = Channel::kCollectives, .header = header, .bulk = std::span(bulk).first(lengths[random() % 4])});
+    }
+    hub.cut(Rank(1), absl::UnavailableError("it is gone"));
+    EXPECT_FALSE(absl::IsDeadlineExceeded(result(end))) << "trial " << trial;
+    there->stop();
+    here->stop();
+  }
+}
+
 }  // namespace
 }  // namespace troupe::comm

@@ -176,5 +176,18 @@ TEST(LocalTransport, ACutEndsWhatIsOpen) {
   EXPECT_EQ(into, std::string(50'000, '.'));
 }
 
+TEST(LocalTransport, WhatIsSentAfterTheStopIsDropped) {
+  Two two;
+  two.start();
+  two.a->stop();
+  const auto never = [](const Status&) { ADD_FAILURE() << "nothing is called after the stop"; };
+  const std::string bulk(10'000, 'x');
+  two.a->send({.to = Rank(1), .sent = never});
+  two.a->send({.to = Rank(0), .bulk = bytes_of(bulk), .sent = never});
+  two.a->post([] { ADD_FAILURE() << "nothing is called after the stop"; });
+  two.b->stop();
+  two.a.reset();
+}
+
 }  // namespace
 }  // namespace troupe::comm
