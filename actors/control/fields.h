@@ -95,7 +95,7 @@ class FieldWriter {
     put(text);
   }
   template <class T>
-    requires std::is_arithmetic_v<T>
+    requires std::is_trivially_copyable_v<T>
   void put(const std::vector<T>& values) {
     put(static_cast<std::uint32_t>(values.size()));
     for (const T& value : values) put(value);
@@ -156,7 +156,7 @@ class FieldReader {
     if (good_) status = Status(static_cast<absl::StatusCode>(code), text);
   }
   template <class T>
-    requires std::is_arithmetic_v<T>
+    requires std::is_trivially_copyable_v<T>
   void take(std::vector<T>& values) {
     std::uint32_t size = 0;
     take(size);

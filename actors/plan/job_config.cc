@@ -144,9 +144,6 @@ void check_model(const JobConfig& config, Faults& faults) {
   }
 }
 
-// Micro-batches of a step: those that a replica has computed travel in one frame, 4 bytes each (comm/transport.h has its limit).
-constexpr std::int64_t kPulledMost = 1000;
-
 void check_batch(const JobConfig& config, Faults& faults) {
   const TrainingSection& training = config.training;
   // Pulled micro-batches go one by one: they need not come out even.
@@ -155,9 +152,6 @@ void check_batch(const JobConfig& config, Faults& faults) {
   if (pulls && (training.global_batch < 1 || training.global_batch % unit != 0)) {
     faults.add(faults.say("training.global_batch", training.global_batch), " must be a multiple of ",
                faults.say("training.micro_batch", training.micro_batch), ": nearest is ", nearest_multiples(training.global_batch, unit));
-  } else if (pulls && training.global_batch / training.micro_batch > kPulledMost) {
-    faults.add(faults.say("training.global_batch", training.global_batch), " is more than ", kPulledMost, " times ",
-               faults.say("training.micro_batch", training.micro_batch), ", the most of a step that replicas can pull; raise that");
   } else if (training.global_batch < 1 || training.global_batch % unit != 0) {
     faults.add(faults.say("training.global_batch", training.global_batch), " must be a multiple of ",
                faults.say("training.micro_batch", training.micro_batch), " x ",
