@@ -1,8 +1,6 @@
 #include "actors/control/job_graph.h"
 
-#include <future>
-
-#include "absl/strings/str_join.h"
+#include "actors/control/end_meeting.h"
 #include "runtime/base/check.h"
 #include "runtime/device/host_stream.h"
 
@@ -65,7 +63,7 @@ Status JobGraph::run() {
   status = system_->wait();
   if (status.ok()) {
     tell_the_others();
-    status = meet_at_the_end();
+    status = meet_at_the_end(*engine_, kEverybody, end_within_);
   }
   transport_->stop(status);
   return status;
@@ -77,32 +75,6 @@ void JobGraph::tell_the_others() {
   for (int rank = 0; rank < transport_->world(); ++rank) {
     if (Rank(rank) != transport_->rank()) transport_->send({.to = Rank(rank), .channel = comm::Channel::kActors});
   }
-}
-
-// Twice: who has left the second meeting stops its transport, which would look like a death to one that is still in the first; but all have
-// left the first by then.
-Status JobGraph::meet_at_the_end() {
-  TROUPE_RETURN_IF_ERROR(meet(comm::OperationId(1)));
-  meet(comm::OperationId(2)).IgnoreError();
-  return ok();
-}
-
-Status JobGraph::meet(comm::OperationId meeting) {
-  auto met = std::make_shared<std::promise<Status>>();
-  auto result = met->get_future();
-  engine_->start(kEverybody, meeting, {.what = "end of the job"}, [met](Status status) { met->set_value(std::move(status)); });
-  if (result.wait_for(end_within_) == std::future_status::ready) return result.get();
-  auto told = std::make_shared<std::promise<std::string>>();
-  auto missing = told->get_future();
-  engine_->report([told](std::vector<comm::CollectiveEngine::OpenOperation> open) {
-    std::string ranks;
-    for (const auto& operation : open) {
-      ranks = absl::StrJoin(operation.missing, ", ", [](std::string* out, Rank rank) { absl::StrAppend(out, "rank ", rank.value); });
-    }
-    told->set_value(ranks);
-  });
-  return absl::DeadlineExceededError(absl::StrCat("the job has ended here, but not at ", missing.get(), " within ",
-                                                  std::chrono::duration<double>(end_within_).count(), " s"));
 }
 
 }  // namespace troupe::actors

@@ -44,9 +44,6 @@ class JobGraph {
  private:
   class End;
   void tell_the_others();
-  // All processes have come to the end and need nobody any more.
-  Status meet_at_the_end();
-  Status meet(comm::OperationId meeting);
 
   comm::Transport* const transport_;
   const std::chrono::nanoseconds end_within_;

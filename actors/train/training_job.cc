@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <future>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "actors/control/end_meeting.h"
 #include "actors/train/checkpoint_writer.h"
 #include "models/checkpoint/directory.h"
 #include "models/checkpoint/inspect.h"
@@ -217,28 +217,15 @@ void TrainingJob::start() {
 }
 
 Status TrainingJob::wait() {
-  const Status status = system_->wait();
+  Status status = system_->wait();
   if (!world_.transport) return status;
-  if (!status.ok()) {
-    world_.transport->stop(status);  // the others see this rank go and why, and nobody writes into its memory any more
-    return status;
-  }
-  return meet_at_the_end();
+  const auto within = std::chrono::nanoseconds(static_cast<std::int64_t>(job_.limits.shutdown_seconds * 1e9));
+  if (status.ok()) status = meet_at_the_end(*engine_, kEverybody, within);
+  world_.transport->stop(status);  // the others see this rank go and why, and nobody writes into its memory any more
+  return status;
 }
 
-Status TrainingJob::meet_at_the_end() {
-  auto met = std::make_shared<std::promise<Status>>();
-  auto end = met->get_future();
-  meet_others([met](Status result) { met->set_value(std::move(result)); });
-  const auto deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(job_.limits.shutdown_seconds * 1e9));
-  if (end.wait_for(deadline) != std::future_status::ready) log_warning("the other ranks did not come to the end in time");
-  world_.transport->stop();
-  return ok();
-}
-
-void TrainingJob::meet_others(comm::Completion met) {
-  engine_->start(kEverybody, comm::OperationId(-1), {.what = "end of the job"}, std::move(met));
-}
+void TrainingJob::meet_others(comm::Completion met) { meet_at_the_end(*engine_, kEverybody, std::move(met)); }
 
 void TrainingJob::hold_after(StepId step) { ledger_.send(HoldAfter{step}); }
 

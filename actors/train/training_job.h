@@ -77,8 +77,8 @@ class TrainingJob {
   // run() in two parts, for whoever does something between the steps; the deterministic world drives system() instead of wait().
   void start();
   Status wait();
-  // The last thing that wait() waits for: calls back when the other ranks have come to their end too. For the deterministic world, once
-  // the actors have ended well; it then stops the transport.
+  // The last thing that wait() waits for: calls back when the other ranks have come to their end too, or one has gone before. For the
+  // deterministic world, once the actors have ended well; it then stops the transport.
   void meet_others(comm::Completion met);
   // The job goes on up to and with `step` and holds there.
   void hold_after(StepId step);
@@ -132,9 +132,6 @@ class TrainingJob {
   WeightRooms::Fetch fetches_weights() const;
   std::function<void(StepId)> tells_written(BlockIndex block, const WholeWeights* whole) const;
   void add_rooms(std::size_t stage, const actor::Ref& device, Stage::Setup& setup);
-
-  // All ranks have come to the end and none will send any more.
-  Status meet_at_the_end();
 
   const plan::JobConfig job_;
   const plan::Plan plan_;

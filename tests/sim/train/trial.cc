@@ -224,7 +224,10 @@ struct Process {
       transport->stop(end.status);
       end.left = true;
     } else if (!std::exchange(asked_to_meet, true)) {
-      job->meet_others([this](const Status&) { met = true; });
+      job->meet_others([this](Status status) {
+        met = true;
+        end.status = std::move(status);
+      });
     }
   }
   std::string broken() const {
