@@ -1,6 +1,9 @@
 // What several processes must not change: the numbers.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -199,6 +202,30 @@ TEST(Launched, AJobGoesOnWithAnotherNumberOfProcesses) {
   until(4, "6");
   until(1, "9");
   expect_close(run.output("whole"), run.output("parts"));
+}
+
+// As when it reads a large checkpoint again before it goes on: here a recording, which only rank 0 reads, comes late by a pipe.
+TEST(Launched, ARankThatStartsLongAfterTheOthersIsNotGivenUp) {
+  const TinyRun run;
+  const auto train = [&](const std::string& name, const std::string& more) {
+    return launched(run, 2, name, {"--parallelism.balance=pull", "--job.heartbeat_timeout_s=0.5", more});
+  };
+  ASSERT_EQ(run_tool(train("first", "--parallelism.zero=1"), run.folder()).exit_code, 0);
+  const std::string pipe = run.folder() + "/late";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ToolProcess job(train("held", "--parallelism.replay=" + pipe), run.folder());
+  int writer = -1;  // opens when rank 0 reads
+  ASSERT_TRUE(wait_until([&] { return (writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0 || !job.running(); }));
+  ASSERT_GE(writer, 0) << job.err();
+  const auto held = std::chrono::steady_clock::now();
+  wait_until([&] { return !job.running() || std::chrono::steady_clock::now() - held > std::chrono::seconds(3); });
+  EXPECT_TRUE(job.running()) << job.err();
+  const std::string recorded = read_text(run.output("first") + "/metrics.jsonl");
+  EXPECT_EQ(write(writer, recorded.data(), recorded.size()), static_cast<ssize_t>(recorded.size()));
+  close(writer);
+  const Ended& ended = job.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(steps_of(run.output("held")).size(), 6u);
 }
 
 TEST(Launched, ASignalToAnyRankEndsTheJobTogetherWithACheckpoint) {  // CASES T32
