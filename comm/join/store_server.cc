@@ -19,8 +19,12 @@
 
 namespace troupe::comm {
 
+namespace {
+
 using Caller = StoreDoor::Caller;
 using protocol::Parting;
+
+}  // namespace
 
 class StoreServer::Loop final : public StoreDoor::Owner {
  public:

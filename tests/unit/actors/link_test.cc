@@ -158,7 +158,7 @@ TEST_F(LinkTest, BringsMessagesOfEverySizeInOrder) {
   for (const auto& reason : reasons) remote_.send(StopRequested{reason});
   const auto stops = listener_.all<StopRequested>(reasons.size());
   for (std::size_t i = 0; i < stops.size(); ++i) EXPECT_TRUE(stops[i].reason == reasons[i]) << reasons[i].size() << " bytes";
-  for (int i = 0; i < 300; ++i) remote_.send(StepFed{StepId(i), 0, 0, 0, std::vector<std::int32_t>(i % 3 ? 0 : 1000 + i, i)});
+  for (int i = 0; i < 300; ++i) remote_.send(StepFed{StepId(i), 0, 0, 0, std::vector<std::int32_t>(static_cast<std::size_t>(i % 3 ? 0 : 1000 + i), i)});
   const auto came = listener_.all<StepFed>(300);
   for (int i = 0; i < 300; ++i) {
     ASSERT_EQ(came[static_cast<std::size_t>(i)].step, StepId(i));

@@ -294,7 +294,7 @@ TEST(UcxTransport, RefusesStrangers) {
                 [&](Arrival arrival) { board.change([&] { came.push_back(text_of(arrival.header())); }); });
   job.start();
   const auto bulk = pattern(100'000, 3);
-  for (const std::uint64_t number : {8, 7}) {
+  for (const std::uint64_t number : {8u, 7u}) {
     auto stranger = UcxTransport::open({.world = 2, .job = number});
     ASSERT_TRUE(stranger.ok());
     auto addresses = job.addresses();
