@@ -22,10 +22,9 @@ class ByHand {
     comm::Arrival arrival;
   };
 
-  ByHand(int world, comm::Channel channel) : ByHand(world, channel, own_clock_) {}
-  // In a world that has a clock, and runs in its own way.
-  ByHand(int world, comm::Channel channel, const Clock& of) : channel_(channel) {
-    network = std::make_unique<comm::SimNetwork>(of, comm::SimNetworkOptions{.world = world, .seed = 3, .eager_bytes_most = 0});
+  // `of`: of a world that has a clock, and runs in its own way.
+  ByHand(int world, comm::Channel channel, const Clock* of = nullptr) : channel_(channel) {
+    network = std::make_unique<comm::SimNetwork>(of ? *of : own_clock_, comm::SimNetworkOptions{.world = world, .seed = 3, .eager_bytes_most = 0});
     for (int rank = 0; rank < world; ++rank) {
       transports_.push_back(network->transport(Rank(rank)));
       if (rank == 0) continue;
@@ -83,11 +82,15 @@ class ByHand {
   }
 
   VirtualClock& clock() { return own_clock_; }
+
+ private:
+  VirtualClock own_clock_;
+
+ public:
   std::unique_ptr<comm::SimNetwork> network;
   std::deque<std::deque<Got>> got;  // by rank, from 1 on
 
  private:
-  VirtualClock own_clock_;
   const comm::Channel channel_;
   std::vector<std::unique_ptr<comm::Transport>> transports_;
   std::deque<Sent> sent_;

@@ -59,7 +59,7 @@ class GroupOfTwo : public testing::Test {
   }
 
   actor::SimWorld world_{4};
-  ByHand hand_{2, comm::Channel::kCollectives, world_.clock()};
+  ByHand hand_{2, comm::Channel::kCollectives, &world_.clock()};
   comm::CollectiveEngine engine_{hand_.transport()};
   Asker& asker_ = world_.system().add<Asker>("asker");
   CollectiveGroup& group_ = world_.system().add<CollectiveGroup>("replicas", engine_, GroupId(1));

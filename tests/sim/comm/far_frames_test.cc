@@ -22,7 +22,7 @@ struct InSimWorld {
 class FarByHand : private InSimWorld, public ByHand {
  public:
   explicit FarByHand(const FarTrafficOptions& traffic)
-      : ByHand(3, comm::Channel::kEdges, sim.clock()), options(traffic), pool(1 << 20), system(std::make_unique<actor::System>(sim.options())), far(*system, transport(), edges) {
+      : ByHand(3, comm::Channel::kEdges, &sim.clock()), options(traffic), pool(1 << 20), system(std::make_unique<actor::System>(sim.options())), far(*system, transport(), edges) {
     sim.add(*network);
     sim.drive(*system);
     set_log_level(LogLevel::kError);

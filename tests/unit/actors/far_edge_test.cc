@@ -125,6 +125,8 @@ TEST(FarEdgeOnThreads, RefusesWhatIsNoFrameOfAnEdge) {
     const Status end = system.wait();
     EXPECT_TRUE(absl::IsInvalidArgument(end)) << end;
     EXPECT_THAT(std::string(end.message()), testing::HasSubstr(trial % 2 ? "edge there with rank 1" : "edge back with rank 1"));
+    compute.synchronize();  // they still read and write what the actors and the process own
+    leaving.synchronize();
     second->stop();
     first->stop();
     kept.clear();
