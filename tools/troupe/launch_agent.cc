@@ -95,6 +95,10 @@ bool Agent::start(comm::FrameReader& reader) {
     }
   }
   if (!reader.ended_well() || program.empty() || ranks.empty()) return false;
+  if (const Status enough = raise_open_files(LocalCrew::files_needed(static_cast<int>(ranks.size()))); !enough.ok()) {
+    on_crew_failed(absl::StrCat(enough.message(), " (on ", host, ")"), 2);
+    return true;
+  }
   start_relay(host, ranks);
   crew_ = std::make_unique<LocalCrew>("here", guard_, *this);
   crew_->start(ranks, program);

@@ -5,6 +5,8 @@
 namespace troupe::tool {
 namespace {
 
+constexpr int kFilesOfAHost = 4;  // open at once: ssh's pipes, its relay's connection to the store
+
 // K=V, and none of the launcher's own.
 Status check_variables(const std::vector<std::string>& variables) {
   for (const auto& variable : variables) {
@@ -40,6 +42,12 @@ StatusOr<int> launch_checked(const LaunchArguments& arguments) {
     return absl::InvalidArgumentError("--ssh: a command must be given");
   TROUPE_RETURN_IF_ERROR(check_variables(arguments.env));
   TROUPE_ASSIGN_OR_RETURN(const auto hosts, hosts_of(arguments));
+  int here = 0, files_there = 0;
+  for (const auto& host : hosts) {
+    if (is_this_host(host.host)) here += host.slots;
+    else files_there += kFilesOfAHost + (arguments.log_dir.empty() ? 0 : host.slots);
+  }
+  TROUPE_RETURN_IF_ERROR(raise_open_files(LocalCrew::files_needed(here) + files_there));
   return run_job(arguments, hosts);
 }
 

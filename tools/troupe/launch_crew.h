@@ -8,7 +8,6 @@
 #pragma once
 
 #include <poll.h>
-#include <sys/types.h>
 
 #include <string>
 #include <string_view>
@@ -17,17 +16,9 @@
 #include "comm/join/store.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status.h"
+#include "tools/troupe/launch_child.h"
 
 namespace troupe::tool {
-
-struct Ending {
-  int code = 0;    // of exit, if signal is 0
-  int signal = 0;
-  std::string last_state{};  // what it had written down of itself (state_file.h); the first line says when
-  bool failed() const { return code != 0 || signal != 0; }
-  int exit_code() const { return signal != 0 ? 128 + signal : code; }
-  std::string text() const;  // "exited with code 3", "died of signal 9 (SIGKILL)"
-};
 
 enum class Stream { kOut, kErr };
 
@@ -73,44 +64,6 @@ class Crew {
   const std::string host_;
 };
 
-// Kills process groups when its parent has gone, and then clears the folder in which they had shared memory. Start it before any thread.
-class Guard {
- public:
-  Guard();
-  ~Guard();
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
-  int descriptor() const { return fd_; }
-  // In memory; what a rank that is killed leaves in it goes with the guard. Empty where none could be made.
-  const std::string& folder() const { return folder_; }
-  void forget(pid_t group) const;
-  static void watch(int guard_fd, pid_t group);  // async-signal-safe
-
- private:
-  pid_t pid_ = -1;
-  int fd_ = -1;
-  std::string folder_;
-};
-
-// A child in a group of its own, with pipes.
-struct Child {
-  pid_t pid = -1;
-  int in = -1, out = -1, err = -1;  // non-blocking; in: only if asked for
-  bool running() const { return pid > 0; }
-};
-struct ChildStart {
-  std::vector<std::string> program;
-  std::vector<std::string> variables;
-  bool with_stdin = false;
-};
-// kNotFound or kPermissionDenied if the program cannot be started.
-StatusOr<Child> start_child(const ChildStart& start, const Guard& guard);
-// True if it has ended; then its group is dead, too, and it is reaped.
-bool reap_child(Child& child, const Guard& guard, Ending& ending);
-void kill_group(const Child& child, int signal);
-// Some bytes of a non-blocking descriptor; closes it (and makes it -1) at its end. False if there was nothing.
-bool read_some(int& fd, std::string& bytes);
-
 class LocalCrew final : public Crew {
  public:
   LocalCrew(std::string host, const Guard& guard, CrewListener& listener)
@@ -123,6 +76,7 @@ class LocalCrew final : public Crew {
   void signal(int number) override;
   void abandon() override {}
   bool done() const override;
+  static int files_needed(int ranks);  // that are open at once in the process that starts them
 
  private:
   struct Member {

@@ -1,6 +1,8 @@
 // `troupe launch` with small programs: places, output, failures, ends. Nobody is left behind, whatever happens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -317,6 +319,46 @@ TEST_F(Launch, RefusesWhatMakesNoSense) {
     EXPECT_THAT(ended.err, HasSubstr(said));
   }
   EXPECT_THAT(run_tool({"launch"}, folder_).err, HasSubstr("which program"));
+}
+
+// The tool inherits the limits of who starts it.
+class OpenFiles {
+ public:
+  explicit OpenFiles(rlim_t soft) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit limit{soft, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  ~OpenFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+  OpenFiles(const OpenFiles&) = delete;
+  OpenFiles& operator=(const OpenFiles&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(Launch, ASoftLimitOfOpenFilesIsRaisedAndTheRanksHaveTheirs) {
+  const OpenFiles few(64);
+  for (const Words& where : {Words{"--nproc", "40"}, Words{"--hosts", "alpha:40", "--ssh", kFakeSsh}}) {
+    const Ended ended = run(where, {"sh", "-c", "ulimit -Sn"});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    if (where[0] == "--hosts") continue;  // there it is sshd that gives limits
+    for (int rank = 0; rank < 40; ++rank) EXPECT_THAT(ended.out, HasSubstr("[" + std::to_string(rank) + "] 64\n"));
+  }
+}
+
+TEST_F(Launch, TooFewOpenFilesAreRefusedWithTheLimitAndWhatIsNeeded) {
+  const std::string tool = TROUPE_BINARY;
+  const std::string command = "ulimit -n 64; exec " + tool + " launch --nproc 40 -- true";
+  const std::string err = path("refused");
+  const int status = std::system(("(" + command + ") 2> " + err).c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  EXPECT_THAT(read_text(err), testing::ContainsRegex("^troupe: the hard limit of open files \\(RLIMIT_NOFILE\\) is 64, and these ranks need [0-9]+: raise it"));
+  // As many as it asks for are enough.
+  const std::string text = read_text(err);
+  const std::string needed = std::to_string(std::atoi(text.substr(text.find("need ") + 5).c_str()));
+  const std::string enough = "ulimit -n " + needed + "; exec " + tool + " launch --nproc 40 --log-dir " + path("logs") + " -- true";
+  EXPECT_EQ(std::system(("(" + enough + ") 2>> " + err).c_str()), 0) << read_text(err);
 }
 
 TEST_F(Launch, RunsOnHostsOverSsh) {
