@@ -39,16 +39,20 @@ TEST_P(Signal, FinishesTheStepSavesAndGoesOnBitwise) {
   EXPECT_EQ(steps_of(output), steps_of(run.output("whole")));
 }
 
+// SIGQUIT shows what every actor waits for: until the ledger waits for the first step.
+bool is_in_its_first_step(ToolProcess& process) {
+  const auto says = [&](const char* text) { return process.err().find(text) != std::string::npos; };
+  return wait_until([&] { return says("parameters") || !process.running(); }) && wait_until([&] {
+           process.signal(SIGQUIT);
+           return says("waiting for input from loss") || !process.running();
+         }) && process.running();
+}
+
 TEST_P(Signal, TheSecondStopsAtOnce) {
   const TinyRun run;
   // A step of many micro-batches, so that it would go on for long.
   ToolProcess process(run.train("long", {"--training.steps=2", "--training.global_batch=400000"}), run.folder());
-  ASSERT_TRUE(wait_until([&] { return process.err().find("parameters") != std::string::npos || !process.running(); }));
-  // SIGQUIT shows what every actor waits for: until the ledger waits for the first step.
-  ASSERT_TRUE(wait_until([&] {
-    process.signal(SIGQUIT);
-    return process.err().find("waiting for input from loss") != std::string::npos || !process.running();
-  })) << process.err();
+  ASSERT_TRUE(is_in_its_first_step(process)) << process.err();
   process.signal(GetParam());
   ASSERT_TRUE(wait_until([&] { return process.err().find("the run ends after step 1") != std::string::npos || !process.running(); }));
   ASSERT_TRUE(process.running()) << process.err();
@@ -77,11 +81,7 @@ INSTANTIATE_TEST_SUITE_P(TermAndInt, Signal, testing::Values(SIGTERM, SIGINT),
 TEST(SignalUsr1, AsksForAStopWithACheckpointAndLeavesTheOthersHeard) {
   const TinyRun run;
   ToolProcess process(run.train("long", {"--training.steps=2", "--training.global_batch=400000"}), run.folder());
-  ASSERT_TRUE(wait_until([&] { return process.err().find("parameters") != std::string::npos || !process.running(); }));
-  ASSERT_TRUE(wait_until([&] {
-    process.signal(SIGQUIT);
-    return process.err().find("waiting for input from loss") != std::string::npos || !process.running();
-  })) << process.err();
+  ASSERT_TRUE(is_in_its_first_step(process)) << process.err();
   process.signal(SIGUSR1);
   ASSERT_TRUE(wait_until([&] { return process.err().find("signal SIGUSR1") != std::string::npos || !process.running(); }, std::chrono::seconds(10)));
   process.signal(SIGTERM);
