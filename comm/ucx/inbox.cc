@@ -31,9 +31,10 @@ void Inbox::stop() {
   wake();
 }
 
-// Either this sees asleep_, or the progress thread, which sets it first, sees what was stored before.
+// Either this sees that it sleeps, or whoever moves the place next (the thread falling asleep, who gives it back) looks again afterwards
+// and sees what was stored before.
 void Inbox::wake() {
-  if (!asleep_.exchange(false)) return;
+  if (!move_place(Place::kAsleep, Place::kAwake)) return;
   const std::uint64_t one = 1;
   while (write(event_fd_, &one, sizeof one) < 0 && errno == EINTR) {
   }
@@ -53,15 +54,27 @@ std::vector<Inbox::Command> Inbox::close() {
   return std::exchange(commands_, {});
 }
 
+bool Inbox::borrow() {
+  if (place_.load(std::memory_order_relaxed) != Place::kAsleep || !move_place(Place::kAsleep, Place::kBorrowed)) return false;
+  if (!called()) return true;
+  give_back(false);
+  return false;
+}
+
+void Inbox::give_back(bool wake_it) {
+  place_.store(Place::kAsleep);
+  if (wake_it || called()) wake();
+}
+
 bool Inbox::fall_asleep() {
-  asleep_.store(true);
-  if (!waiting_.load() && !stopped_.load()) return true;
-  asleep_.store(false);
+  place_.store(Place::kAsleep);
+  if (!called()) return true;
+  awake();
   return false;
 }
 
 void Inbox::awake() {
-  asleep_.store(false);
+  while (!move_place(Place::kAsleep, Place::kAwake) && place_.load() == Place::kBorrowed) std::this_thread::yield();
   std::uint64_t count = 0;
   while (read(event_fd_, &count, sizeof count) < 0 && errno == EINTR) {
   }

@@ -151,18 +151,17 @@ bool UcxCore::run_ready() {
 }
 
 void UcxCore::sleep() {
-  if (!ready_.empty() || !inbox_->fall_asleep()) return;
   // Once more after arming: at a first contact UCX 1.13 takes the wake-up of frames that it then leaves lying
   // (seen once in 200 connects). For the same reason no sleep is long.
-  if (arm() && !progress()) {
-    std::array<pollfd, 3> descriptors{pollfd{worker(Lane::kControl).event_fd(), POLLIN, 0},
-                                      pollfd{worker(Lane::kBulk).event_fd(), POLLIN, 0},
-                                      pollfd{inbox_->event_fd(), POLLIN, 0}};
-    const std::int64_t until_ns = std::min(next_tick_ns_, now_ns_ + kSleepMostNs);
-    const std::int64_t left_ns = std::max<std::int64_t>(until_ns - clock_.now_ns(), 0);
-    const timespec timeout{.tv_sec = left_ns / 1'000'000'000, .tv_nsec = left_ns % 1'000'000'000};
-    ppoll(descriptors.data(), descriptors.size(), &timeout, nullptr);
-  }
+  if (!ready_.empty() || !arm() || progress()) return;
+  std::array<pollfd, 3> descriptors{pollfd{worker(Lane::kControl).event_fd(), POLLIN, 0},
+                                    pollfd{worker(Lane::kBulk).event_fd(), POLLIN, 0},
+                                    pollfd{inbox_->event_fd(), POLLIN, 0}};
+  const std::int64_t until_ns = std::min(next_tick_ns_, now_ns_ + kSleepMostNs);
+  const std::int64_t left_ns = std::max<std::int64_t>(until_ns - clock_.now_ns(), 0);
+  const timespec timeout{.tv_sec = left_ns / 1'000'000'000, .tv_nsec = left_ns % 1'000'000'000};
+  if (!inbox_->fall_asleep()) return;  // from here on others may have borrowed what is this thread's
+  ppoll(descriptors.data(), descriptors.size(), &timeout, nullptr);
   inbox_->awake();
 }
 

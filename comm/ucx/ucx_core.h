@@ -3,7 +3,7 @@
 // Nothing of the caller's runs inside a UCX callback: callbacks only put what they learned into `ready_`, and
 // the loop runs handlers and completions between two rounds of progress. So a handler may send and fetch, and
 // UCX is never entered twice. Threads: listen, set_peers, handle, on_peer_down before run(); counters by any;
-// the rest by the thread in run(). Handlers are set before open_channels(), which may come while it runs. Owns: the workers, their endpoints, everything open (open_frame.h).
+// the rest by the thread in run(), or by who has borrowed its place (run_errand). Handlers are set before open_channels(), which may come while it runs. Owns: the workers, their endpoints, everything open (open_frame.h).
 // Invariants: a completion is called once (UcxTransport.CompletesEverySendOnce); after the failure of a peer
 // nothing is posted to it.
 #pragma once
@@ -89,6 +89,9 @@ class UcxCore {
   void leave_because(const Status& why) { why_ = why; }
 
   void submit(std::unique_ptr<OpenSend> open);
+  // A frame without bulk from who has borrowed the thread's place (inbox.h): posted if nothing but that is to be done.
+  enum class Errand : std::uint8_t { kNotTaken, kDone, kGoesOn };  // goes on: with a completion, or within UCX, which the thread must see to
+  Errand run_errand(std::unique_ptr<OpenSend>& open);
   void fetch(const std::shared_ptr<HeldBulk>& held, std::byte* into, Completion fetched);
   void drop(const std::shared_ptr<HeldBulk>& held);
   Counters counters() const;

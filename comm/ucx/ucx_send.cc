@@ -34,6 +34,15 @@ void UcxCore::submit(std::unique_ptr<OpenSend> open) {
   post(to, std::move(open), bulk.first(first_piece_bytes(bulk.size())), bulk.size());
 }
 
+UcxCore::Errand UcxCore::run_errand(std::unique_ptr<OpenSend>& open) {
+  if (open->to == options_.rank) return Errand::kNotTaken;
+  const Peer& to = peer(open->to);
+  if (to.down() || !to.connected()) return Errand::kNotTaken;
+  const std::size_t open_before = to.sends.items().size();
+  submit(std::move(open));
+  return ready_.empty() && to.sends.items().size() == open_before ? Errand::kDone : Errand::kGoesOn;
+}
+
 // `bulk` goes along now, of `bulk_bytes` that the header tells.
 void UcxCore::post(Peer& to, std::unique_ptr<OpenSend> open, std::span<const std::byte> bulk,
                    std::uint64_t bulk_bytes) {

@@ -104,11 +104,13 @@ void UcxTransport::send(Frame frame) {
   std::copy(frame.header.begin(), frame.header.end(), open->bytes.begin() + kWireBytes);
   open->bulk = frame.bulk;
   open->sent = std::move(frame.sent);
-  if (on_progress_thread()) {
-    state_->core->submit(std::move(open));
-  } else {
-    state_->inbox->push(std::move(open));
+  if (on_progress_thread()) return state_->core->submit(std::move(open));
+  if (open->bulk.empty() && state_->inbox->borrow()) {
+    const UcxCore::Errand errand = state_->core->run_errand(open);
+    state_->inbox->give_back(errand == UcxCore::Errand::kGoesOn);
+    if (errand != UcxCore::Errand::kNotTaken) return;
   }
+  state_->inbox->push(std::move(open));
 }
 
 void UcxTransport::post(absl::AnyInvocable<void()> function) { state_->inbox->push(std::move(function)); }

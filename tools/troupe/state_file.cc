@@ -43,11 +43,10 @@ std::string state_text(const trace::Snapshot& snapshot) {
 
 StateFile::StateFile(std::function<trace::Snapshot()> snapshot) : path_(path_from_environment()), snapshot_(std::move(snapshot)) {
   if (path_.empty()) return;
+  write();  // whoever is killed at its first step has said something
   thread_ = std::thread([this] {
     std::unique_lock lock(mutex_);
-    do {
-      write();
-    } while (!ended_.wait_for(lock, kEvery, [this] { return end_; }));
+    while (!ended_.wait_for(lock, kEvery, [this] { return end_; })) write();
     write();  // how it ended
   });
 }

@@ -228,6 +228,40 @@ TEST(UcxTransport, KeepsTheOrderOfEveryStream) {
   for (int i = 0; i < 3; ++i) job[i].stop();
 }
 
+// With a spin of 0 the progress threads sleep between any two frames, and senders post in their place, or queue, as it comes.
+TEST(UcxTransport, KeepsTheOrderOfEverySenderWhileItSleepsAndWakes) {
+  Board board;
+  constexpr int kSenders = 3, kFrames = 3000;
+  std::array<int, kSenders> next{};
+  int came = 0, completed = 0;
+  Job job(2, {.spin = {}});
+  job[1].handle(Channel::kTest, [&](Arrival arrival) {
+    const std::string text = text_of(arrival.header());
+    EXPECT_EQ(std::atoi(text.c_str() + 1), next[static_cast<std::size_t>(text[0] - 'a')]++);
+    board.change([&] { ++came; });
+  });
+  job.start();
+  std::vector<std::thread> senders;
+  for (int sender = 0; sender < kSenders; ++sender) {
+    senders.emplace_back([&, sender] {
+      std::mt19937 random(static_cast<unsigned>(sender));
+      for (int i = 0; i < kFrames; ++i) {
+        Completion sent;
+        if (i % 3 == 0) sent = [&](const Status& status) {
+          EXPECT_TRUE(status.ok()) << status;
+          EXPECT_TRUE(job[0].on_progress_thread());
+          board.change([&] { ++completed; });
+        };
+        job[0].send({.to = Rank{1}, .header = bytes_of(std::string(1, static_cast<char>('a' + sender)) + std::to_string(i) + '\0'), .sent = std::move(sent)});
+        if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+      }
+    });
+  }
+  for (auto& sender : senders) sender.join();
+  EXPECT_TRUE(board.wait([&] { return came == kSenders * kFrames && completed == kSenders * kFrames / 3; })) << came << " " << completed;
+  for (int i = 0; i < 2; ++i) job[i].stop();
+}
+
 TEST(UcxTransport, TellsTheSenderThatABulkWasDropped) {
   Board board;
   std::vector<Status> results(2);
