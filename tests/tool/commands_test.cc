@@ -39,10 +39,24 @@ TEST(Commands, SaysItsVersion) {
   EXPECT_TRUE(ended.out.starts_with("troupe ")) << ended.out;
 }
 
-TEST(Commands, NoCommandAndAWrongOneAreErrors) {
-  EXPECT_EQ(tool({}).exit_code, 2);
-  EXPECT_EQ(tool({"nonsense"}).exit_code, 2);
-  EXPECT_EQ(tool({"data", "nonsense"}).exit_code, 2);
+TEST(Commands, AWrongCommandLineIsOneLineThatSaysWhatToDo) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> wrong{
+      {{}, "which command? See troupe --help"},
+      {{"nonsense"}, "there is no command nonsense; see troupe --help"},
+      {{"lanch", "--nproc", "2"}, "there is no command lanch; did you mean launch? See troupe --help"},
+      {{"--versoin"}, "there is no option --versoin; did you mean --version? See troupe --help"},
+      {{"data"}, "data: which command? See troupe data --help"},
+      {{"data", "prepair"}, "data: there is no command prepair; did you mean prepare? See troupe data --help"},
+      {{"bench", "roofline", "--jsn"}, "bench roofline: there is no option --jsn; did you mean --json? See troupe bench roofline --help"},
+      {{"bench", "roofline", "--rounds", "0"}, "bench roofline: --rounds: '0' is not a whole number from 1 to 2147483647; see troupe bench roofline --help"},
+      {{"report", "a", "b"}, "report: one word too much: b; see troupe report --help"},
+      {{"generate"}, "generate: --checkpoint is required; see troupe generate --help"}};
+  for (const auto& [words, said] : wrong) {
+    const Ended ended = tool(words);
+    EXPECT_EQ(ended.exit_code, 2);
+    EXPECT_EQ(ended.out, "");
+    EXPECT_EQ(ended.err, "troupe: " + said + "\n");
+  }
 }
 
 TEST(Commands, PlansEveryShippedConfig) {

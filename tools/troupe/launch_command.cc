@@ -7,18 +7,15 @@ namespace {
 
 constexpr int kFilesOfAHost = 4;  // open at once: ssh's pipes, its relay's connection to the store
 
-// K=V, and none of the launcher's own.
+// K=V, and none of those by which the job holds together.
 Status check_variables(const std::vector<std::string>& variables) {
   for (const auto& variable : variables) {
     const std::string name = variable.substr(0, variable.find('='));
     if (name.empty() || name.size() == variable.size())
       return absl::InvalidArgumentError(absl::StrCat("--env '", variable, "' must be NAME=VALUE"));
-    for (const char* ours :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "STORE", "RELAY", "SECRET", "MASTER_ADDR", "MASTER_PORT"}) {
-      if (name == ours || name == absl::StrCat("TROUPE_", ours)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--env '", variable, "': the launcher sets ", name, " itself; leave it out"));
-      }
+    for (const char* ours : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TROUPE_RANK", "TROUPE_WORLD_SIZE", "TROUPE_LOCAL_RANK",
+                             "TROUPE_LOCAL_WORLD_SIZE", "TROUPE_STORE", "TROUPE_RELAY", "TROUPE_SECRET", "TROUPE_CREW"}) {
+      if (name == ours) return absl::InvalidArgumentError(absl::StrCat("--env '", variable, "': the launcher sets ", name, " itself; leave it out"));
     }
   }
   return ok();
@@ -35,9 +32,6 @@ StatusOr<std::vector<HostSlots>> hosts_of(const LaunchArguments& arguments) {
 StatusOr<int> launch_checked(const LaunchArguments& arguments) {
   if (arguments.program.empty())
     return absl::InvalidArgumentError("launch: which program? troupe launch --nproc 2 -- PROGRAM ARGUMENTS");
-  if (arguments.program[0].starts_with('-'))
-    return absl::InvalidArgumentError(absl::StrCat("launch: there is no option ", arguments.program[0],
-                                                   "; see troupe launch --help. The program stands behind --"));
   if (arguments.ssh.find_first_not_of(' ') == std::string::npos)
     return absl::InvalidArgumentError("--ssh: a command must be given");
   TROUPE_RETURN_IF_ERROR(check_variables(arguments.env));

@@ -1,12 +1,14 @@
-// troupe: one binary that plans, trains, generates, prepares data and looks at checkpoints. The one file that sees CLI11.
+// troupe: one binary that plans, trains, generates, prepares data and looks at checkpoints. With usage.h the one file that sees CLI11.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu.h"
 #include "tools/troupe/commands.h"
+#include "tools/troupe/usage.h"
 
 namespace troupe::tool {
 namespace {
@@ -55,6 +57,8 @@ class Commands {
     command->prefix_command();
     runs_.emplace_back(command, [=] {
       arguments->program = command->remaining();
+      if (!arguments->program.empty() && arguments->program[0].starts_with('-'))
+        return exit_code(absl::InvalidArgumentError(absl::StrCat(name, ": ", unknown_word(*command, arguments->program[0]), ". The program stands behind --")));
       // The first "--" only ends our options, unless the program had begun.
       const bool ours = arguments->program.empty() && !behind.empty();
       arguments->program.insert(arguments->program.end(), behind.begin() + ours, behind.end());
@@ -79,25 +83,31 @@ class Commands {
 };
 
 void declare_launch(CLI::App& app, LaunchArguments& a) {
-  app.add_option("--nproc", a.nproc, "ranks on this machine, or on each host without a number of its own")->capture_default_str()->check(CLI::Range(1, 4096));
-  app.add_option("--hosts", a.hosts, "a:4,b:4: hosts with how many ranks each");
-  app.add_option("--hostfile", a.host_file, "a file with a host a line: a slots=4");
-  app.add_option("--ssh", a.ssh, "how a command is started on another host")->capture_default_str();
-  app.add_option("--address", a.address, "of this machine, as the hosts reach it; left out: found out");
-  app.add_option("--env", a.env, "NAME=VALUE for all ranks; may be repeated")->take_all()->allow_extra_args(false);
-  app.add_option("--log-dir", a.log_dir, "also keep what rank N writes in rank-N.log there");
-  app.add_option("--timeout", a.timeout_s, "stop the job after so many seconds, exit code 124; 0 never")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--nproc", a.nproc, "ranks on this machine, or on each host without a number of its own")->capture_default_str()->check(whole(1, 4096));
+  app.add_option("--hosts", a.hosts, "a:4,b:4: hosts with how many ranks each")->check(some("HOST or HOST:RANKS, several separated by commas, such as a:4,b:4"));
+  app.add_option("--hostfile", a.host_file, "a file with a host a line: a slots=4 max_slots=8")->check(some("a file with a host a line, such as: a slots=4"));
+  app.add_option("--ssh", a.ssh, "how a command is started on another host")->capture_default_str()->check(some("a command with its options, such as ssh -p 2222"));
+  app.add_option("--address", a.address, "of this machine, as the hosts reach it; left out: found out")->check(some("a name or an address of this machine"));
+  app.add_option("--env", a.env, "NAME=VALUE for all ranks, whatever the launcher sets itself; may be repeated")->take_all()->allow_extra_args(false);
+  app.add_option("--log-dir", a.log_dir, "also keep what rank N writes in rank-N.log there; logs of an earlier launch become rank-N.log.1, .2, ...")->check(some("a folder"));
+  app.add_option("--timeout", a.timeout_s, "stop the job after so many seconds, exit code 124; 0 never")->capture_default_str()->check(number(0, 1'000'000'000));
   app.add_flag("--agent", a.agent)->group("");  // what the launcher starts on another host
-  app.footer("Then -- PROGRAM ARGUMENTS, such as: troupe launch --nproc 2 -- troupe train tools/configs/quickstart.toml");
+  app.footer(
+      "Then -- PROGRAM ARGUMENTS, such as: troupe launch --nproc 2 -- troupe train tools/configs/quickstart.toml\n\n"
+      "Signals: INT, TERM, QUIT, HUP, USR1 and USR2 are passed on to every rank. The first INT or TERM sets no deadline: ranks may save and end.\n"
+      "A second one is passed on, too, and who has not ended a second later is killed. After a failure the others get TERM, and 5 s later KILL.\n"
+      "Input: ranks read nothing (/dev/null), and the launcher leaves its standard input alone.\n"
+      "Exit code: of the rank that failed first, 128 + N if it died of signal N; 124 after --timeout; 130 or 143 if INT or TERM came before all\n"
+      "hosts had answered.");
 }
 
 void declare_manifest(CLI::App& app, ManifestArguments& a) {
   app.add_option("config", a.config, "a TOML file, as the ranks will see it")->required();
   app.add_option("--set", a.overrides, "--section.key=value for train; may be repeated")->take_all()->allow_extra_args(false);
   app.add_option("--binary", a.binary, "where the nodes find this program")->capture_default_str();
-  app.add_option("--ranks", a.ranks, "of the job; left out: one for each replica")->check(CLI::PositiveNumber);
-  app.add_option("--ranks-per-node", a.ranks_per_node, "at most")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--cpus-per-rank", a.cpus_per_rank, "cores of a rank")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--ranks", a.ranks, "of the job; left out: one for each replica")->check(kPositive);
+  app.add_option("--ranks-per-node", a.ranks_per_node, "at most")->capture_default_str()->check(kPositive);
+  app.add_option("--cpus-per-rank", a.cpus_per_rank, "cores of a rank")->capture_default_str()->check(kPositive);
 }
 
 void declare_manifest_slurm(CLI::App& app, ManifestArguments& a) {
@@ -116,11 +126,11 @@ void declare_manifest_kubernetes(CLI::App& app, ManifestArguments& a) {
 void declare_generate(CLI::App& app, GenerateArguments& a) {
   app.add_option("--checkpoint", a.checkpoint, "OUT/checkpoints/step-N, or OUT for the newest one")->required();
   app.add_option("--prompt", a.prompt, "how the text begins")->capture_default_str();
-  app.add_option("--tokens", a.sampling.tokens, "how many at most")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app.add_option("--temperature", a.sampling.temperature, "0 takes the most likely token")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app.add_option("--top-k", a.sampling.top_k, "of so many most likely tokens; 0 of all")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--tokens", a.sampling.tokens, "how many at most")->capture_default_str()->check(kNotNegative);
+  app.add_option("--temperature", a.sampling.temperature, "0 takes the most likely token")->capture_default_str()->check(number(0, 1'000'000));
+  app.add_option("--top-k", a.sampling.top_k, "of so many most likely tokens; 0 of all")->capture_default_str()->check(kNotNegative);
   app.add_option("--seed", a.sampling.seed, "of the draws")->capture_default_str();
-  app.add_option("--window", a.window, "tokens that are looked back at")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--window", a.window, "tokens that are looked back at")->capture_default_str()->check(kPositive);
 }
 
 void declare_data_prepare(CLI::App& app, DataPrepareArguments& a) {
@@ -136,25 +146,25 @@ void declare_data_prepare(CLI::App& app, DataPrepareArguments& a) {
 
 void declare_bench(CLI::App& app, BenchArguments& a) {
   app.add_flag("--json", a.json, "rows as JSON");
-  app.add_option("--threads", a.threads, "compute threads")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--threads", a.threads, "compute threads")->capture_default_str()->check(kPositive);
 }
 
 void declare_bench_roofline(CLI::App& app, BenchArguments& a) {
   declare_bench(app, a);
-  app.add_option("--rounds", a.shapes.rounds, "interleaved rounds")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--rounds", a.shapes.rounds, "interleaved rounds")->capture_default_str()->check(kPositive);
 }
 
 void declare_bench_messages(CLI::App& app, BenchArguments& a) {
   app.add_flag("--json", a.json, "rows as JSON");
-  app.add_option("--pairs", a.messages.pairs, "interleaved pairs")->capture_default_str()->check(CLI::Range(7, 1000));
-  app.add_option("--messages", a.messages.messages, "of one run")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--pairs", a.messages.pairs, "interleaved pairs")->capture_default_str()->check(whole(7, 1000));
+  app.add_option("--messages", a.messages.messages, "of one run")->capture_default_str()->check(kPositive);
 }
 
 void declare_bench_comm(CLI::App& app, BenchArguments& a) {
   app.add_flag("--json", a.json, "rows as JSON");
   app.add_flag("--quick", a.comm.quick, "fewer messages a repetition");
   app.add_option("--only", a.comm.only, "measure what contains this in its name, such as all_gather or latency");
-  app.add_option("--pairs", a.comm.pairs, "interleaved pairs")->capture_default_str()->check(CLI::Range(7, 1000));
+  app.add_option("--pairs", a.comm.pairs, "interleaved pairs")->capture_default_str()->check(whole(7, 1000));
 }
 
 void declare_bench_parallel(CLI::App& app, BenchArguments& a) {
@@ -164,12 +174,12 @@ void declare_bench_parallel(CLI::App& app, BenchArguments& a) {
   app.add_option("--rows", a.parallel.rows, "which groups, separated by commas")->capture_default_str()->delimiter(',')->check(CLI::IsMember(bench::kParallelRows));
   app.add_option("--model", job.model, "a preset")->capture_default_str();
   app.add_option("--set", job.overrides, "a setting of the job, such as model.layers=2; may be given again");
-  app.add_option("--batch", job.batch, "sequences of a micro-batch")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--seq", job.seq_len, "tokens a sequence")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--micro-batches", job.micro_batches, "of a step, over both processes")->capture_default_str()->check(CLI::Range(2, 4096));
+  app.add_option("--batch", job.batch, "sequences of a micro-batch")->capture_default_str()->check(kPositive);
+  app.add_option("--seq", job.seq_len, "tokens a sequence")->capture_default_str()->check(kPositive);
+  app.add_option("--micro-batches", job.micro_batches, "of a step, over both processes")->capture_default_str()->check(whole(2, 4096));
   app.add_option("--dtype", job.dtype, "bf16 or fp32")->capture_default_str()->check(CLI::IsMember({"bf16", "fp32"}));
-  app.add_option("--pairs", a.parallel.pairs, "interleaved pairs")->capture_default_str()->check(CLI::Range(7, 1000));
-  app.add_option("--processes", a.parallel.processes, "of the row join")->capture_default_str()->check(CLI::Range(2, 512));
+  app.add_option("--pairs", a.parallel.pairs, "interleaved pairs")->capture_default_str()->check(whole(7, 1000));
+  app.add_option("--processes", a.parallel.processes, "of the row join")->capture_default_str()->check(whole(2, 512));
   app.add_option("--peer-python", a.parallel.peer_python, "a Python with torch, for the row peers (TROUPE_PEER_PYTHON)");
 }
 
@@ -178,11 +188,11 @@ void declare_bench_train(CLI::App& app, BenchArguments& a) {
   auto& job = a.train.job;
   if (const char* python = std::getenv("TROUPE_PEER_PYTHON")) a.train.peer_python = python;
   app.add_option("--model", job.model, "a preset")->capture_default_str();
-  app.add_option("--batch", job.batch, "sequences a step")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--seq", job.seq_len, "tokens a sequence")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--batch", job.batch, "sequences a step")->capture_default_str()->check(kPositive);
+  app.add_option("--seq", job.seq_len, "tokens a sequence")->capture_default_str()->check(kPositive);
   app.add_option("--dtype", job.dtype, "bf16 or fp32")->capture_default_str()->check(CLI::IsMember({"bf16", "fp32"}));
-  app.add_option("--stages", job.stages, "pipeline stages in this process")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--pairs", a.train.pairs, "interleaved pairs")->capture_default_str()->check(CLI::Range(7, 1000));
+  app.add_option("--stages", job.stages, "pipeline stages in this process")->capture_default_str()->check(kPositive);
+  app.add_option("--pairs", a.train.pairs, "interleaved pairs")->capture_default_str()->check(whole(7, 1000));
   app.add_option("--compare-stages", a.train.compare_stages, "also measure so many stages over --stages");
   app.add_option("--compare-saves", a.train.compare_saves, "also measure a save every so many steps over none");
   app.add_option("--peer-python", a.train.peer_python, "a Python with torch: PyTorch in turns with us (TROUPE_PEER_PYTHON)");
@@ -200,7 +210,7 @@ void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& 
   commands.add(manifest, "slurm", "a batch script for sbatch", manifest_slurm, declare_manifest_slurm);
   commands.add(manifest, "kubernetes", "an indexed Job and its Service, for kubectl apply", manifest_kubernetes, declare_manifest_kubernetes);
   commands.add("plan", "print placement, edges, credits, memory and cost of a config", plan, [](CLI::App& app_of_plan, ConfigArguments& a) {
-    app_of_plan.add_option("--processes", a.processes, "of the job; left out: one for each replica")->check(CLI::PositiveNumber);
+    app_of_plan.add_option("--processes", a.processes, "of the job; left out: one for each replica")->check(kPositive);
   });
   commands.add("launch", "start a program as the ranks of a job, here and on other hosts", launch, behind, declare_launch);
   commands.add(app, "generate", "write text with a checkpoint's weights", generate, declare_generate);
@@ -241,7 +251,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(static_cast<int>(end - argv), argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // help, version
+    return troupe::tool::exit_code(absl::InvalidArgumentError(troupe::tool::text_of(app, error)));
   }
   if (const auto isa = troupe::kernels::cpu::isa_from_environment(); !isa.ok()) return troupe::tool::exit_code(isa.status());
   return commands.run_the_chosen();
