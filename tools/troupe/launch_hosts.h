@@ -1,5 +1,8 @@
 // Which ranks run where, from --nproc, --hosts and --hostfile. Pure but for reading the file.
-// Errors: kInvalidArgument, naming the host or the file's line.
+//
+// A host is a name, an address or USER@NAME; an IPv6 address with a number after it stands in brackets, [::1]:2. A host that is named
+// again adds its ranks to the first time, as with Open MPI: a:2,b,a:2 is a:4,b. The names of this machine are one host.
+// Errors: kInvalidArgument, naming the host, or every bad line of the file; kNotFound if there is no such file.
 #pragma once
 
 #include <string>
@@ -17,7 +20,7 @@ struct HostSlots {
 
 // "a:4,b:4"; a host without a number gets `nproc` ranks.
 StatusOr<std::vector<HostSlots>> parse_hosts(const std::string& text, int nproc);
-// A host a line, as "a:4", "a 4" or "a slots=4"; # begins a comment.
+// A host a line: "a", "a:4", "a 4" or "a slots=4", and "max_slots=8", which refuses more and bounds `nproc`. # begins a comment.
 StatusOr<std::vector<HostSlots>> parse_host_file(const std::string& path, int nproc);
 
 // This machine: no ssh.
