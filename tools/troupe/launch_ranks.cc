@@ -2,15 +2,53 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
 namespace troupe::tool {
+namespace {
+
+constexpr int kFlushWithinMs = 5000;
+
+Status cannot_write(const std::string& path, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat("--log-dir: cannot write ", path, ": ", why));
+}
+
+// rank-3.log, or rank-3.log.K: K; else nothing.
+std::optional<int> number_of_log(const std::string& name) {
+  int rank = 0, number = 0;
+  const auto end = name.find(".log");
+  if (!name.starts_with("rank-") || end == std::string::npos || !absl::SimpleAtoi(name.substr(5, end - 5), &rank)) return std::nullopt;
+  const std::string behind = name.substr(end + 4);
+  if (behind.empty()) return 0;
+  return behind[0] == '.' && absl::SimpleAtoi(behind.substr(1), &number) ? std::optional(number) : std::nullopt;
+}
+
+Status keep_older_logs(const std::string& folder) {
+  std::vector<std::string> older;
+  int number = 1;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const auto found = number_of_log(name);
+    if (found == 0) older.push_back(absl::StrCat(folder, "/", name));
+    else if (found) number = std::max(number, *found + 1);
+  }
+  for (const auto& path : older) {
+    std::filesystem::rename(path, absl::StrCat(path, ".", number), error);
+    if (error) return cannot_write(path, error.message());
+  }
+  return ok();
+}
+
+}  // namespace
 
 LaunchedRanks::LaunchedRanks(const std::vector<HostSlots>& hosts) : out_(STDOUT_FILENO), err_(STDERR_FILENO) {
   for (const auto& host : hosts) {
@@ -23,11 +61,11 @@ Status LaunchedRanks::open_logs(const std::string& folder) {
   if (folder.empty()) return ok();
   std::error_code error;
   std::filesystem::create_directories(folder, error);
+  TROUPE_RETURN_IF_ERROR(keep_older_logs(folder));
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     const std::string path = absl::StrCat(folder, "/rank-", rank, ".log");
     ranks_[rank].log.open(path, std::ios::binary | std::ios::trunc);
-    if (!ranks_[rank].log)
-      return absl::InvalidArgumentError(absl::StrCat("--log-dir: cannot write ", path, ": ", std::strerror(errno)));
+    if (!ranks_[rank].log) return cannot_write(path, std::strerror(errno));
   }
   return ok();
 }
@@ -45,22 +83,33 @@ std::string LaunchedRanks::prefix(Rank rank) const { return absl::StrCat("[", ra
 void LaunchedRanks::line(Rank rank, Stream stream, std::string_view text) {
   if (stream == Stream::kErr) at(rank).err_tail.add(text);
   (stream == Stream::kOut ? out_ : err_).line(prefix(rank), text);
+  if (at(rank).log.is_open()) at(rank).log << text << '\n';
+}
+
+void LaunchedRanks::flush_log(Rank rank) {
+  Launched& launched = at(rank);
+  if (!launched.log.is_open() || launched.log.flush()) return;
+  say(absl::StrCat("the log of rank ", rank.value, " in ", log_folder_, " cannot be written any more"));
+  launched.log.close();
 }
 
 void LaunchedRanks::take_output(Rank rank, Stream stream, std::string_view bytes) {
   Launched& launched = at(rank);
-  if (launched.log.is_open() && !launched.log.write(bytes.data(), static_cast<std::streamsize>(bytes.size())).flush()) {
-    say(absl::StrCat("the log of rank ", rank.value, " in ", log_folder_, " cannot be written any more"));
-    launched.log.close();
-  }
   (stream == Stream::kOut ? launched.out : launched.err).add(bytes, [&](std::string_view text) { line(rank, stream, text); });
+  flush_log(rank);
 }
 
 void LaunchedRanks::end(Rank rank, const Ending& ending) {
   Launched& launched = at(rank);
   launched.out.end([&](std::string_view text) { line(rank, Stream::kOut, text); });
   launched.err.end([&](std::string_view text) { line(rank, Stream::kErr, text); });
+  flush_log(rank);
   launched.ending = ending;
+}
+
+void LaunchedRanks::flush() {
+  out_.flush_within(kFlushWithinMs);
+  err_.flush_within(kFlushWithinMs);
 }
 
 void LaunchedRanks::host_line(const std::string& host, std::string_view text) { err_.line(absl::StrCat("[", host, "] "), text); }

@@ -1,5 +1,8 @@
 // What the launcher knows of each rank of its job, and what it shows of it: host, output, log, how it ended.
 //
+// A rank's stdout and stderr go line by line to ours and into its log, rank-N.log. Logs of an earlier launch are kept: all get one number
+// that is new, rank-N.log.1, so that a launch's logs have the same.
+//
 // Threads: one, the launcher's. Owns: the launcher's own output, the ranks' logs. Errors: open_logs: kInvalidArgument, naming the file.
 #pragma once
 
@@ -39,6 +42,7 @@ class LaunchedRanks {
   // The reader's side of it: nothing is taken from ranks while there is no room.
   Output& out() { return out_; }
   Output& err() { return err_; }
+  void flush();  // at the end; a reader that takes nothing is not waited for
   bool has_room() const { return out_.has_room() && err_.has_room(); }
 
  private:
@@ -53,6 +57,7 @@ class LaunchedRanks {
   Launched& at(Rank rank) { return ranks_[static_cast<std::size_t>(rank.value)]; }
   const Launched& at(Rank rank) const { return ranks_[static_cast<std::size_t>(rank.value)]; }
   void line(Rank rank, Stream stream, std::string_view text);
+  void flush_log(Rank rank);
   std::string prefix(Rank rank) const;
 
   Output out_, err_;
