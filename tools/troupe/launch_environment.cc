@@ -32,7 +32,7 @@ std::vector<std::vector<RankStart>> starts_of(const std::vector<HostSlots>& host
     auto& ranks = starts.emplace_back();
     const std::string& store_host = is_this_host(host.host) ? environment.store_host_here : environment.store_host_there;
     for (int local = 0; local < host.slots; ++local, ++rank) {
-      std::vector<std::string> variables = environment.more;
+      std::vector<std::string> variables;
       const auto add = [&](const char* name, const auto& value) { variables.push_back(absl::StrCat(name, "=", value)); };
       for (const char* prefix : {"TROUPE_", ""}) {
         add(absl::StrCat(prefix, "RANK").c_str(), rank);
@@ -44,6 +44,7 @@ std::vector<std::vector<RankStart>> starts_of(const std::vector<HostSlots>& host
       add("TROUPE_SECRET", environment.secret);
       add("MASTER_ADDR", environment.master_host);
       add("MASTER_PORT", environment.master_port);
+      variables.insert(variables.end(), environment.more.begin(), environment.more.end());
       ranks.push_back({Rank{rank}, std::move(variables)});
     }
   }

@@ -17,7 +17,7 @@ struct JobEnvironment {
   std::string secret;
   std::string master_host = "127.0.0.1";  // of rank 0; MASTER_PORT is a port for the user's program, not the store's
   int master_port = 0;
-  std::vector<std::string> more;  // --env
+  std::vector<std::string> more;  // --env: wins
 };
 
 // `job` with the hosts that its ranks need to know. `address`: of this machine, as others reach it; empty: found out.
