@@ -12,8 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "comm/join/environment.h"
 #include "comm/join/secret.h"
+#include "comm/join/socket.h"
 #include "comm/join/store_relay.h"
 #include "tools/troupe/launch_remote.h"
+#include "tools/troupe/launch_signals.h"
 
 namespace troupe::tool {
 namespace {
@@ -39,14 +41,14 @@ class Agent final : public CrewListener {
     out_.write(std::move(comm::FrameWriter(kFailed).i32(exit_code).text(what.substr(0, what.rfind(" (on ")))).finish());
     failed_ = true;
   }
-  void on_host_line(const std::string&, std::string_view) override {}
+  void on_host_line(const std::string&, std::string_view line) override { err_.line("", line); }
   // False when the launcher has gone, or speaks nonsense.
   bool take_orders();
   bool start(comm::FrameReader& reader);
   void start_relay(const std::string& host, std::vector<RankStart>& ranks);
 
   Guard guard_;
-  Output out_{STDOUT_FILENO};
+  Output out_{STDOUT_FILENO}, err_{STDERR_FILENO};
   comm::FrameSplitter splitter_;
   std::unique_ptr<comm::StoreRelay> relay_;  // outlives the ranks
   std::unique_ptr<LocalCrew> crew_;
@@ -129,19 +131,15 @@ bool Agent::take_orders() {
 }
 
 int Agent::run() {
-  std::signal(SIGPIPE, SIG_IGN);
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT}) sigaddset(&signals, number);
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
-  const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  const int signal_fd = listen_to_signals(std::array{SIGTERM, SIGHUP, SIGINT});
   out_.write(kAgentLine);
   out_.write(std::move(comm::FrameWriter(kReady).text(comm::program_build())).finish());
   std::vector<pollfd> polled;
+  comm::Deadline crew_at = comm::Deadline::max();
   while (!failed_ && (!crew_ || !crew_->done())) {
     polled = {{STDIN_FILENO, POLLIN, 0}, {signal_fd, POLLIN, 0}, {out_.pending() ? STDOUT_FILENO : -1, POLLOUT, 0}};
     if (crew_) crew_->add_descriptors(polled, out_.has_room());
-    if (poll(polled.data(), polled.size(), -1) < 0) continue;
+    if (poll(polled.data(), polled.size(), comm::remaining_ms(crew_at)) < 0) continue;
     for (std::size_t i = 3; i < polled.size(); ++i) {
       if (polled[i].revents != 0) crew_->ready(polled[i].fd);
     }
@@ -150,8 +148,10 @@ int Agent::run() {
       if (info.ssi_signo != SIGCHLD) return 1;  // the crew's destructor kills
     }
     if (crew_) crew_->reap();
+    reap_orphans([&](pid_t pid) { return crew_ && crew_->owns(pid); });
     if (polled[2].revents != 0) out_.flush();
     if (polled[0].revents != 0 && !take_orders()) return 1;
+    if (crew_) crew_at = crew_->keep_time(out_.has_room());
   }
   out_.flush_within(5000);
   close(signal_fd);

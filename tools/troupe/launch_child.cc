@@ -18,7 +18,9 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "comm/join/secret.h"
 #include "runtime/base/check.h"
+#include "tools/troupe/launch_leftovers.h"
 
 namespace troupe::tool {
 namespace {
@@ -65,13 +67,13 @@ std::optional<rlimit> limit_before;  // of open files, before raise_open_files()
 // Ours with `variables` in place of what they name.
 std::vector<std::string> environment_with(const std::vector<std::string>& variables) {
   std::vector<std::string> all;
-  for (char** at = environ; *at != nullptr; ++at) {
-    const std::string_view ours(*at);
-    const auto name = ours.substr(0, ours.find('=') + 1);
-    if (std::ranges::none_of(variables, [&](const std::string& variable) { return variable.starts_with(name); }))
-      all.emplace_back(ours);
-  }
-  all.insert(all.end(), variables.begin(), variables.end());
+  const auto add = [&](std::string_view variable) {
+    const auto name = variable.substr(0, variable.find('=') + 1);
+    std::erase_if(all, [&](const std::string& other) { return other.starts_with(name); });
+    all.emplace_back(variable);
+  };
+  for (char** at = environ; *at != nullptr; ++at) add(*at);
+  for (const auto& variable : variables) add(variable);
   return all;
 }
 
@@ -149,7 +151,8 @@ void clear(const std::string& folder) {
 
 }  // namespace
 
-Guard::Guard() {
+Guard::Guard() : mark_(comm::make_secret()) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   std::string pattern = "/dev/shm/troupe-job-XXXXXX";
   if (mkdtemp(pattern.data()) != nullptr) folder_ = pattern;
   Pipes pipes;
@@ -178,6 +181,7 @@ Guard::Guard() {
     else std::erase(groups, -change);
   }
   for (const pid_t group : groups) kill(-group, SIGKILL);
+  for (int tries = 0; tries < 200 && !signal_marked(mark_, SIGKILL).empty(); ++tries) poll(nullptr, 0, 10);
   clear(folder_);
   _exit(0);
 }

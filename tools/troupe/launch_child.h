@@ -26,7 +26,8 @@ struct Ending {
 // less than `needed`.
 Status raise_open_files(int needed);
 
-// Kills process groups when its parent has gone, and then clears the folder in which they had shared memory. Start it before any thread.
+// When its parent has gone: kills the process groups it was told of and what carries its mark (launch_leftovers.h), then clears the
+// folder in which they had shared memory. Who makes it becomes the parent of orphans below it. Start it before any thread.
 class Guard {
  public:
   Guard();
@@ -36,13 +37,14 @@ class Guard {
   int descriptor() const { return fd_; }
   // In memory; what a rank that is killed leaves in it goes with the guard. Empty where none could be made.
   const std::string& folder() const { return folder_; }
+  const std::string& mark() const { return mark_; }
   void forget(pid_t group) const;
   static void watch(int guard_fd, pid_t group);  // async-signal-safe
 
  private:
   pid_t pid_ = -1;
   int fd_ = -1;
-  std::string folder_;
+  std::string folder_, mark_;
 };
 
 // A child in a group of its own, with pipes.
@@ -53,7 +55,7 @@ struct Child {
 };
 struct ChildStart {
   std::vector<std::string> program;
-  std::vector<std::string> variables;
+  std::vector<std::string> variables;  // in place of ours of the same name; the last of a name counts
   bool with_stdin = false;
 };
 // kNotFound or kPermissionDenied if the program cannot be started, kResourceExhausted if there are no pipes for it.

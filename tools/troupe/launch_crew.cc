@@ -38,10 +38,13 @@ std::string LocalCrew::state_path(Rank rank) const { return absl::StrCat(guard_.
 
 void LocalCrew::start(const std::vector<RankStart>& ranks, const std::vector<std::string>& program) {
   for (const auto& rank : ranks) {
-    auto variables = rank.variables;
-    const bool has_folder = !guard_.folder().empty();
-    if (has_folder && std::getenv("UCX_POSIX_DIR") == nullptr) variables.push_back(absl::StrCat("UCX_POSIX_DIR=", guard_.folder()));
-    if (has_folder) variables.push_back(absl::StrCat(kStateFileVariable, "=", state_path(rank.rank)));
+    // What the user has asked for comes last and counts.
+    std::vector<std::string> variables{absl::StrCat(kMarkVariable, "=", guard_.mark())};
+    if (!guard_.folder().empty()) {
+      if (std::getenv("UCX_POSIX_DIR") == nullptr) variables.push_back(absl::StrCat("UCX_POSIX_DIR=", guard_.folder()));
+      variables.push_back(absl::StrCat(kStateFileVariable, "=", state_path(rank.rank)));
+    }
+    variables.insert(variables.end(), rank.variables.begin(), rank.variables.end());
     auto child = start_child({program, variables}, guard_);
     if (!child.ok()) {
       listener_.on_crew_failed(absl::StrCat(child.status().message(), " (on ", host(), ")"),
@@ -100,14 +103,25 @@ void LocalCrew::reap() {
     if (!guard_.folder().empty()) ending.last_state = read_state(state_path(member.rank));
     listener_.on_ended(member.rank, ending);
   }
+  leftovers_.look();
+}
+
+bool LocalCrew::owns(pid_t child) const {
+  return std::ranges::any_of(members_, [&](const Member& member) { return member.child.pid == child; });
 }
 
 void LocalCrew::signal(int number) {
   for (const auto& member : members_) kill_group(member.child, number);
+  if (number == SIGKILL) leftovers_.hurry();
 }
 
-bool LocalCrew::done() const {
-  return std::ranges::none_of(members_, [](const Member& member) { return member.child.running(); });
+comm::Deadline LocalCrew::keep_time(bool) {
+  if (any_runs()) return comm::Deadline::max();
+  return leftovers_.end([&](const std::string& line) { listener_.on_host_line(host(), line); });
+}
+
+bool LocalCrew::any_runs() const {
+  return std::ranges::any_of(members_, [](const Member& member) { return member.child.running(); });
 }
 
 }  // namespace troupe::tool

@@ -13,10 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "comm/join/secret.h"
+#include "comm/join/socket.h"
 #include "comm/join/store_server.h"
 #include "tools/troupe/launch_environment.h"
 #include "tools/troupe/launch_ranks.h"
 #include "tools/troupe/launch_remote.h"
+#include "tools/troupe/launch_signals.h"
 #include "tools/troupe/launch_stopped.h"
 
 namespace troupe::tool {
@@ -32,10 +34,7 @@ constexpr auto kCauseIsKnownFor = 2s;   // ranks that have heard the cause from 
 constexpr auto kLostIsKnownFor = 1s, kLostEndsWithin = 2s;
 constexpr auto kGoneWithin = 1s;        // of SIGKILL, through a link that may be cut; then its ssh ends
 constexpr auto kLookAtStopped = 500ms;     // while a rank is stopped
-constexpr int kFlushWithinMs = 5000;
 constexpr int kTimedOut = 124;
-
-constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
 
 class Job final : public CrewListener {
  public:
@@ -55,6 +54,7 @@ class Job final : public CrewListener {
   void start();
   void poll_once();
   void take_signals();
+  void pass_on(int number);
   void take_cause();
   void keep_time();
   void signal_all(int number);
@@ -76,7 +76,8 @@ class Job final : public CrewListener {
   std::optional<Rank> said_first_;
   std::optional<int> crew_exit_code_;    // the host or the program was not to be had
   std::optional<comm::StoreCause> cause_;
-  bool stopping_ = false, timed_out_ = false, asked_to_end_ = false, interrupted_ = false;
+  bool stopping_ = false, timed_out_ = false;
+  LauncherSignals signals_;
   Deadline time_out_at_ = Deadline::max(), term_at_ = Deadline::max(), kill_at_ = Deadline::max(), abandon_at_ = Deadline::max();
   Deadline crews_at_{};  // when a crew's keep_time() is due
   StoppedRanks stopped_;
@@ -108,13 +109,7 @@ void Job::start() {
 
 StatusOr<int> Job::run() {
   TROUPE_RETURN_IF_ERROR(ranks_.open_logs(arguments_.log_dir));
-  std::signal(SIGPIPE, SIG_IGN);
-  sigset_t signals, before;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGCHLD);
-  for (const int number : kPassedOn) sigaddset(&signals, number);
-  sigprocmask(SIG_BLOCK, &signals, &before);
-  signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  signal_fd_ = listen_to_signals(kPassedOn);
   guard_ = std::make_unique<Guard>();
   TROUPE_RETURN_IF_ERROR(start_store());
   if (arguments_.timeout_s > 0)
@@ -148,12 +143,7 @@ void Job::poll_once() {
   }
   const Deadline look = stopped_.any() && !stopping_ ? comm::after(kLookAtStopped) : Deadline::max();
   const Deadline next = std::min({look, time_out_at_, term_at_, kill_at_, abandon_at_, crews_at_});
-  int timeout = -1;
-  if (next != Deadline::max()) {
-    timeout = static_cast<int>(std::clamp<std::int64_t>(
-        std::chrono::ceil<std::chrono::milliseconds>(next - std::chrono::steady_clock::now()).count(), 0, 60000));
-  }
-  if (poll(polled.data(), polled.size(), timeout) < 0) return;
+  if (poll(polled.data(), polled.size(), comm::remaining_ms(next)) < 0) return;
   for (std::size_t i = ours, crew = 0; i < polled.size(); ++i) {
     while (crew + 1 < crews_.size() && i >= first_of[crew + 1]) ++crew;
     if (polled[i].revents != 0) crews_[crew]->ready(polled[i].fd);
@@ -171,20 +161,26 @@ void Job::take_signals() {
   signalfd_siginfo info{};
   bool child = false;
   while (read(signal_fd_, &info, sizeof info) == sizeof info) {
-    const int number = static_cast<int>(info.ssi_signo);
-    if (number == SIGCHLD) {
-      child = true;
-    } else if (number == SIGINT && interrupted_) {
-      say("a second SIGINT: all ranks are killed");
-      kill_at_ = std::chrono::steady_clock::now();
-    } else {
-      if (number == SIGINT) interrupted_ = true;
-      if (number == SIGINT || number == SIGTERM) asked_to_end_ = true;
-      signal_all(number);
-    }
+    if (info.ssi_signo == SIGCHLD) child = true;
+    else pass_on(static_cast<int>(info.ssi_signo));
   }
   if (!child) return;
   for (const auto& crew : crews_) crew->reap();
+  reap_orphans([&](pid_t pid) { return std::ranges::any_of(crews_, [&](const auto& crew) { return crew->owns(pid); }); });
+}
+
+void Job::pass_on(int number) {
+  const auto meaning = signals_.take(number, std::chrono::steady_clock::now());
+  if (meaning == LauncherSignals::Meaning::kNothing) return;
+  const std::string name = absl::StrCat("SIG", sigabbrev_np(number));
+  if (meaning == LauncherSignals::Meaning::kEndNow) {
+    say(absl::StrCat("a second signal to end, ", name, ": who has not ended in ", LauncherSignals::kKilledAfter / 1s, " s is killed"));
+    kill_at_ = std::min(kill_at_, comm::after(LauncherSignals::kKilledAfter));
+  }
+  const auto waited_for = std::ranges::find_if(crews_, [](const auto& crew) { return !crew->reached(); });
+  signal_all(number);
+  if (meaning == LauncherSignals::Meaning::kEnd && waited_for != crews_.end() && !stopping_)
+    on_crew_failed(absl::StrCat(name, " came before host ", (*waited_for)->host(), " had answered: the job ends"), 128 + number);
 }
 
 void Job::take_cause() {
@@ -205,14 +201,14 @@ void Job::stop(const std::string& why, std::chrono::seconds end_within) {
   if (std::exchange(stopping_, true)) return;
   store_->abort(why);
   kill_at_ = std::min(kill_at_, comm::after(end_within));
-  if (!asked_to_end_) signal_all(SIGTERM);  // who got one from outside already must not take this for the second
+  if (!signals_.asked_to_end()) signal_all(SIGTERM);  // who got one from outside already must not take this for the second
 }
 
 void Job::keep_time() {
   const Deadline now = std::chrono::steady_clock::now();
   if (now >= time_out_at_) {
     time_out_at_ = Deadline::max();
-    if (!stopping_) {
+    if (!stopping_ && !ranks_.running().empty()) {
       timed_out_ = true;
       const std::string why = absl::StrCat("the job has run for the ", arguments_.timeout_s, " s of --timeout and is stopped");
       say(why);
@@ -225,7 +221,7 @@ void Job::keep_time() {
   if (now >= kill_at_) {
     kill_at_ = Deadline::max();
     const auto left = ranks_.running();
-    if (!interrupted_ || first_failed_)
+    if (!left.empty())
       say(absl::StrCat(LaunchedRanks::text_of(left), " did not end and ", left.size() == 1 ? "is" : "are", " killed"));
     signal_all(SIGKILL);
     abandon_at_ = comm::after(kGoneWithin);
@@ -291,8 +287,7 @@ int Job::finish() {
     }
     if (code == 0 && cause_) code = 1;
   }
-  ranks_.out().flush_within(kFlushWithinMs);
-  ranks_.err().flush_within(kFlushWithinMs);
+  ranks_.flush();
   return code;
 }
 

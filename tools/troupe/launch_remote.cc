@@ -194,8 +194,9 @@ void RemoteCrew::flush() {
 
 void RemoteCrew::signal(int number) {
   if (!agent_speaks_) {
-    if (number == SIGKILL || number == SIGTERM || number == SIGINT) abandon();  // it has started nobody
-    return;
+    if (number != SIGKILL && number != SIGTERM && number != SIGINT) return;
+    failed_ = true;  // it has started nobody
+    return abandon();
   }
   send(std::move(comm::FrameWriter(kSignal).i32(number)).finish());
 }

@@ -40,6 +40,8 @@ class RemoteCrew final : public Crew {
   void add_descriptors(std::vector<pollfd>& polled, bool room) const override;
   void ready(int fd) override;
   void reap() override;
+  bool owns(pid_t child) const override { return ssh_.pid == child; }
+  bool reached() const override { return agent_speaks_ || failed_; }
   void signal(int number) override;
   comm::Deadline keep_time(bool listens) override;
   void abandon() override;

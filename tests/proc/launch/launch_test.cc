@@ -1,4 +1,4 @@
-// `troupe launch` with small programs: places, output, failures, ends. Nobody is left behind, whatever happens.
+// `troupe launch` with small programs: places, output, failures. Nobody is left behind, whatever happens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -11,10 +11,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
-#include "tests/tool/tool_process.h"
+#include "tests/proc/launch/launch_fixture.h"
 
 namespace troupe::test {
 namespace {
@@ -23,85 +24,6 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
-using Words = std::vector<std::string>;
-
-constexpr auto kStoppedWithin = 6s;  // 5 for SIGTERM to work, then SIGKILL
-constexpr char kFakeSsh[] = "tests/proc/launch/fake_ssh.sh";
-
-Words lines_of(const std::string& text) {
-  Words lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-// Runs, and is no zombie that nobody has taken yet.
-bool is_alive(pid_t pid) {
-  const std::string stat = read_text("/proc/" + std::to_string(pid) + "/stat");
-  const auto name_end = stat.rfind(')');
-  return name_end != std::string::npos && stat[name_end + 2] != 'Z' && stat[name_end + 2] != 'X';
-}
-
-class Launch : public testing::Test {
- protected:
-  Launch() {
-    std::string name = fs::temp_directory_path() / "launch-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~Launch() override {
-    EXPECT_TRUE(all_gone()) << "somebody was left behind";
-    fs::remove_all(folder_);
-  }
-  std::string path(const std::string& name) const { return folder_ + "/" + name; }
-
-  static Words launch(const Words& options, const Words& program) {
-    Words words{"launch"};
-    words.insert(words.end(), options.begin(), options.end());
-    words.push_back("--");
-    words.insert(words.end(), program.begin(), program.end());
-    return words;
-  }
-  // A shell's script for each rank. `note NAME` writes the shell's pid for pids(), `ready` tells that the rank is so far.
-  Words script(const std::string& text) const {
-    return {
-        "sh", "-c",
-        "cd " + folder_ +
-            "; note() { echo $$ > note-$RANK.pid; mv note-$RANK.pid $RANK-$1.pid; }; ready() { : > ready-$RANK; }\nnote main\n" +
-            text};
-  }
-  Ended run(const Words& options, const Words& program) const { return run_tool(launch(options, program), folder_); }
-  bool all_ready(ToolProcess& process, int ranks) const {
-    return wait_until([&] {
-      int ready = 0;
-      for (int rank = 0; rank < ranks; ++rank) ready += fs::exists(path("ready-" + std::to_string(rank)));
-      return ready == ranks || !process.running();
-    }) && process.running();
-  }
-  std::vector<pid_t> pids() const {
-    std::vector<pid_t> found;
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      if (entry.path().extension() == ".pid" && !entry.path().filename().string().starts_with("note"))
-        found.push_back(std::atoi(read_text(entry.path()).c_str()));
-    }
-    return found;
-  }
-  bool all_gone() const {
-    return wait_until([&] {
-      for (const pid_t pid : pids()) {
-        if (is_alive(pid)) return false;
-      }
-      return true;
-    }, kStoppedWithin);
-  }
-
-  std::string folder_;
-};
-
-// A rank that heeds nothing but SIGKILL, with a child that does the same.
-constexpr char kStubborn[] =
-    "trap '' TERM INT HUP QUIT\n(sh -c 'echo $$ > note-$RANK.pid; mv note-$RANK.pid $RANK-child.pid; trap \"\" TERM INT; while "
-    ":; do sleep 1; done') &\n"
-    "until [ -e $RANK-child.pid ]; do sleep 0.01; done\nready\nwhile :; do sleep 1; done";
 
 TEST_F(Launch, TellsEachRankItsPlaceInOurWordsAndTorchruns) {
   const Ended ended = run({"--nproc", "3", "--env", "MINE=a b'c"},
@@ -121,6 +43,16 @@ TEST_F(Launch, TellsEachRankItsPlaceInOurWordsAndTorchruns) {
   }
   ASSERT_EQ(stores.size(), 1u) << "all ranks are told the same";
   EXPECT_THAT(*stores.begin(), testing::ContainsRegex("^store 127.0.0.1:[0-9]+ [0-9a-f]{32}, master [0-9]+$"));
+}
+
+TEST_F(Launch, TheUsersVariablesWin) {
+  for (const Words& where : {Words{"--nproc", "1"}, Words{"--hosts", "alpha:1", "--ssh", kFakeSsh}}) {
+    Words options = where;
+    for (const char* variable : {"UCX_POSIX_DIR=/x", "MASTER_ADDR=me", "MASTER_PORT=7", "TWICE=first", "TWICE=last", "HOME=mine"})
+      options.insert(options.end(), {"--env", variable});
+    const Ended ended = run(options, {"sh", "-c", "echo $UCX_POSIX_DIR $MASTER_ADDR $MASTER_PORT $TWICE $HOME; tr '\\0' '\\n' </proc/$$/environ | grep -c TWICE"});
+    EXPECT_EQ(ended.out, "[0] /x me 7 last mine\n[0] 1\n") << ended.err;
+  }
 }
 
 TEST_F(Launch, PassesArgumentsAsTheyAre) {
@@ -152,6 +84,37 @@ TEST_F(Launch, KeepsLinesWholeAndInOrder) {
     }
     EXPECT_EQ(out[200], "no end");
   }
+}
+
+TEST_F(Launch, ALineWithoutAnEndMeetsNoLineOfTheOtherStream) {
+  const Ended ended = run({"--log-dir", path("logs")}, script("printf 'out has no end'; printf 'err has no end' >&2; echo ' yet' >&2; printf 'nor now' >&2"));
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(ended.out, "[0] out has no end\n");
+  EXPECT_EQ(ended.err, "[0] err has no end yet\n[0] nor now\n");
+  EXPECT_THAT(lines_of(read_text(path("logs/rank-0.log"))), testing::UnorderedElementsAre("out has no end", "err has no end yet", "nor now"));
+}
+
+TEST_F(Launch, NobodyReadsItsInput) {
+  const std::string line = "printf 'one\\ntwo\\n' | (" TROUPE_BINARY " launch --nproc 2 -- cat; cat) > " + path("text");
+  EXPECT_EQ(std::system(line.c_str()), 0);
+  EXPECT_EQ(read_text(path("text")), "one\ntwo\n");
+}
+
+TEST_F(Launch, KeepsTheLogsOfEarlierLaunches) {
+  const auto launch_with = [&](const std::string& ranks, const std::string& said) {
+    const Ended ended = run({"--nproc", ranks, "--log-dir", path("logs")}, {"sh", "-c", "echo " + said});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  };
+  launch_with("3", "first");
+  std::ofstream(path("logs/rank-of-mine.log")) << "mine";
+  launch_with("2", "second");
+  launch_with("1", "third");
+  std::map<std::string, std::string> logs;
+  for (const auto& entry : fs::directory_iterator(path("logs"))) logs[entry.path().filename()] = read_text(entry.path());
+  EXPECT_THAT(logs, testing::UnorderedElementsAre(
+                        std::pair("rank-0.log", "third\n"), std::pair("rank-0.log.1", "first\n"), std::pair("rank-1.log.1", "first\n"),
+                        std::pair("rank-2.log.1", "first\n"), std::pair("rank-0.log.2", "second\n"), std::pair("rank-1.log.2", "second\n"),
+                        std::pair("rank-of-mine.log", "mine")));
 }
 
 TEST_F(Launch, KeepsALogOfEachRank) {
@@ -206,76 +169,6 @@ TEST_F(Launch, ASignalsDeathIs128AndItsNumber) {
   }
 }
 
-TEST_F(Launch, WhatARankLeavesInItsGroupEndsWithIt) {
-  const Ended ended = run({}, script("sh -c 'echo $$ > note-0.pid; mv note-0.pid 0-child.pid; exec sleep 100' &\nuntil [ -e "
-                                     "0-child.pid ]; do sleep 0.01; done"));
-  EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_EQ(pids().size(), 2u);
-}
-
-TEST_F(Launch, KilledItselfItLeavesNobody) {
-  for (const Words& where : {Words{"--nproc", "3"}, Words{"--hosts", "alpha:2,localhost:1", "--ssh", kFakeSsh}}) {
-    ToolProcess process(launch(where, script(kStubborn)), folder_);
-    ASSERT_TRUE(all_ready(process, 3)) << process.err();
-    EXPECT_EQ(pids().size(), 6u);
-    process.signal(SIGKILL);
-    process.wait();
-    EXPECT_TRUE(all_gone());
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      if (!entry.path().filename().string().starts_with("child")) fs::remove(entry.path());
-    }
-  }
-}
-
-TEST_F(Launch, PassesSignalsOn) {
-  for (const auto& [name, number] : {std::pair("TERM", SIGTERM), std::pair("INT", SIGINT), std::pair("USR1", SIGUSR1),
-                                     std::pair("USR2", SIGUSR2), std::pair("QUIT", SIGQUIT), std::pair("HUP", SIGHUP)}) {
-    for (const Words& where : {Words{"--nproc", "2"}, Words{"--hosts", "alpha:1,beta:1", "--ssh", kFakeSsh}}) {
-      fs::remove(path("ready-0"));
-      fs::remove(path("ready-1"));
-      ToolProcess process(launch(where, script("trap 'echo heard " + std::string(name) + "; exit 0' " + name +
-                                               "; ready; while :; do sleep 0.01; done")),
-                          folder_);
-      ASSERT_TRUE(all_ready(process, 2)) << process.err();
-      process.signal(number);
-      const Ended& ended = process.wait();
-      EXPECT_EQ(ended.exit_code, 0) << ended.err;
-      EXPECT_THAT(lines_of(ended.out),
-                  testing::UnorderedElementsAre(std::string("[0] heard ") + name, std::string("[1] heard ") + name));
-    }
-  }
-}
-
-// T32: ranks that save take as long as they need.
-TEST_F(Launch, ARankThatHasHeardOfTheEndGetsNoSecondSigterm) {
-  ToolProcess process(
-      launch({"--nproc", "2"}, script("trap 'echo heard; n=$((n+1))' TERM; n=0; ready; until [ $n -gt 0 ]; do sleep 0.01; done\n"
-                                      "if [ $RANK = 1 ]; then exit 4; fi\nsleep 0.5; echo times $n")),
-      folder_);
-  ASSERT_TRUE(all_ready(process, 2)) << process.err();
-  process.signal(SIGTERM);
-  const Ended& ended = process.wait();
-  EXPECT_EQ(ended.exit_code, 4);
-  EXPECT_THAT(ended.out, HasSubstr("[0] times 1\n"));
-}
-
-TEST_F(Launch, TheSecondSigintKills) {
-  ToolProcess process(launch({"--nproc", "2"}, script(kStubborn)), folder_);
-  ASSERT_TRUE(all_ready(process, 2)) << process.err();
-  process.signal(SIGINT);
-  // Two pending ones are one: the first must have been taken.
-  ASSERT_TRUE(wait_until([&] {
-    const std::string status = read_text("/proc/" + std::to_string(process.pid()) + "/status");
-    const auto at = status.find("ShdPnd:");
-    return at == std::string::npos || (std::stoull(status.substr(at + 7), nullptr, 16) & 1u << (SIGINT - 1)) == 0;
-  }));
-  const auto begin = std::chrono::steady_clock::now();
-  process.signal(SIGINT);
-  const Ended& ended = process.wait();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s);
-  EXPECT_EQ(ended.exit_code, 128 + SIGKILL);
-}
-
 TEST_F(Launch, TheTimeoutEndsTheJob) {
   const Ended ended = run({"--nproc", "2", "--timeout", "0.5"}, script("exec sleep 100"));
   EXPECT_EQ(ended.exit_code, 124);
@@ -294,31 +187,6 @@ TEST_F(Launch, AProgramThatIsNotThereIsOneError) {
   const Ended there = run({"--hosts", "alpha:2", "--ssh", kFakeSsh}, {"no-such-program"});
   EXPECT_EQ(there.exit_code, 127);
   EXPECT_THAT(there.err, HasSubstr("troupe: cannot start no-such-program: No such file or directory (on alpha)\n"));
-}
-
-TEST_F(Launch, RefusesWhatMakesNoSense) {
-  std::ofstream(path("hosts")) << "# comment\nalpha slots=2\n\nbeta slots=none\n";
-  const std::vector<std::pair<Words, std::string>> wrong{
-      {{"--nproc", "0"}, "--nproc"},
-      {{"--hosts", "a:0"}, "a:0"},
-      {{"--hosts", "a:1,a:2"}, "'a' is named twice"},
-      {{"--hosts", ","}, "is no host"},
-      {{"--hosts", "-oProxyCommand=x:1"}, "is no host"},
-      {{"--hosts", "a", "--hostfile", "b"}, "--hostfile"},
-      {{"--hostfile", path("none")}, path("none")},
-      {{"--hostfile", path("hosts")}, path("hosts") + ":4"},
-      {{"--env", "X"}, "NAME=VALUE"},
-      {{"--env", "RANK=3"}, "RANK"},
-      {{"--env", "TROUPE_SECRET=3"}, "TROUPE_SECRET"},
-      {{"--timeout", "-1"}, "--timeout"},
-      {{"--log-dir", "/dev/null/x"}, "/dev/null/x"},
-      {{"--nprco", "2"}, "--nprco"}};
-  for (const auto& [options, said] : wrong) {
-    const Ended ended = run(options, {"true"});
-    EXPECT_EQ(ended.exit_code, 2) << ended.err;
-    EXPECT_THAT(ended.err, HasSubstr(said));
-  }
-  EXPECT_THAT(run_tool({"launch"}, folder_).err, HasSubstr("which program"));
 }
 
 // The tool inherits the limits of who starts it.
