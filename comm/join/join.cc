@@ -5,6 +5,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "comm/join/secret.h"
 #include "comm/join/socket.h"
 #include "runtime/base/first_cause.h"
 #include "runtime/base/log.h"
@@ -37,7 +38,7 @@ std::string this_host() {
 
 }  // namespace
 
-StatusOr<Joined> join(const Place& place, std::string my_address, Deadline deadline, std::string build) {
+StatusOr<Joined> join(const Place& place, std::string my_address, Deadline deadline, const Cancel* cancel) {
   if (place.world == 1) return Joined(place, {std::move(my_address)});
   std::unique_ptr<StoreServer> server;
   std::unique_ptr<StoreRelay> relay;
@@ -73,10 +74,15 @@ StatusOr<Joined> join(const Place& place, std::string my_address, Deadline deadl
                                             .secret = place.secret,
                                             .rank = place.rank,
                                             .world = place.world,
-                                            .build = std::move(build)},
+                                            .build = program_build(),
+                                            .cancel = cancel},
                                            deadline));
-  TROUPE_ASSIGN_OR_RETURN(auto addresses, store->exchange(my_address, deadline));
-  return Joined(place, std::move(addresses), std::move(server), std::move(relay), std::move(store));
+  auto addresses = store->exchange(my_address, deadline);
+  if (!addresses.ok()) {
+    (void)store->abort(std::string(addresses.status().message()), place.rank);  // else it would only be gone
+    return addresses.status();
+  }
+  return Joined(place, *std::move(addresses), std::move(server), std::move(relay), std::move(store));
 }
 
 Status Joined::abort(const Status& why) {

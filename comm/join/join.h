@@ -2,15 +2,15 @@
 //
 // Threads: one at a time. Owns: the connection to the store or to the host's relay; where there is no launcher, in rank 0 the store itself
 // and in the first rank of another host its relay.
-// Errors: as store.h. A world of 1 needs no store and cannot fail.
+// Errors: as store.h; the others hear why a rank that they have met gives up. A world of 1 needs no store and cannot fail.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "comm/join/cancel.h"
 #include "comm/join/environment.h"
-#include "comm/join/secret.h"
 #include "comm/join/store.h"
 #include "comm/join/store_relay.h"
 #include "comm/join/store_server.h"
@@ -50,7 +50,7 @@ class Joined {
   std::unique_ptr<StoreClient> store_;
 };
 
-// `build` is what this program is (program_build(), unless a test says otherwise): all ranks' must be the same.
-StatusOr<Joined> join(const Place& place, std::string my_address, Deadline deadline, std::string build = program_build());
+// `cancel` ends it with kCancelled, and the others hear its reason; it outlives what was joined.
+StatusOr<Joined> join(const Place& place, std::string my_address, Deadline deadline, const Cancel* cancel = nullptr);
 
 }  // namespace troupe::comm

@@ -28,13 +28,13 @@ constexpr int kNoRoomWaits_ms = 20;
 constexpr auto kOneAddressHas = 2s;      // to answer, before the next one is tried
 
 // Connects to one resolved address.
-StatusOr<int> connect_to(const addrinfo& address, const std::string& name, Deadline deadline) {
+StatusOr<int> connect_to(const addrinfo& address, const std::string& name, Deadline deadline, const Cancel* cancel) {
   const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return unreachable("socket", errno);
   int error = connect(fd, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
   if (error == EINPROGRESS) {
     socklen_t size = sizeof error;
-    if (!wait_for(fd, POLLOUT, deadline)) error = ETIMEDOUT;
+    if (!wait_for(fd, POLLOUT, deadline, cancel)) error = ETIMEDOUT;
     else getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
   }
   if (error == 0) {
@@ -96,12 +96,12 @@ int remaining_ms(Deadline deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3600 * 1000));
 }
 
-bool wait_for(int fd, short events, Deadline deadline) {
+bool wait_for(int fd, short events, Deadline deadline, const Cancel* cancel) {
   while (true) {
-    pollfd waited{fd, events, 0};
+    std::array<pollfd, 2> waited{{{fd, events, 0}, {cancel ? cancel->descriptor() : -1, POLLIN, 0}}};
     const int timeout = remaining_ms(deadline);
-    const int ready = poll(&waited, 1, timeout);
-    if (ready > 0) return true;
+    const int ready = poll(waited.data(), waited.size(), timeout);
+    if (ready > 0) return waited[1].revents == 0;
     if (ready < 0 && errno != EINTR) return false;
     if (ready == 0 && remaining_ms(deadline) == 0) return false;
   }
@@ -197,7 +197,7 @@ bool any_is_here(const std::string& hosts) {
   return false;
 }
 
-StatusOr<int> connect_to(const std::string& host, int port, Deadline deadline) {
+StatusOr<int> connect_to(const std::string& host, int port, Deadline deadline, const Cancel* cancel) {
   if (host.starts_with('@')) return connect_to_name(host.substr(1));
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -207,7 +207,7 @@ StatusOr<int> connect_to(const std::string& host, int port, Deadline deadline) {
   }
   StatusOr<int> fd = absl::UnavailableError(host);
   for (const addrinfo* at = found; at != nullptr && !fd.ok(); at = at->ai_next) {
-    fd = connect_to(*at, host, std::min(deadline, after(kOneAddressHas)));
+    fd = connect_to(*at, host, std::min(deadline, after(kOneAddressHas)), cancel);
   }
   freeaddrinfo(found);
   return fd;

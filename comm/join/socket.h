@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "comm/join/cancel.h"
 #include "comm/join/store.h"
 
 namespace troupe::comm {
@@ -29,10 +30,10 @@ bool any_is_here(const std::string& hosts);
 
 // Tries the host's addresses in turn, each for at most two seconds. Looking up a name may take longer than the deadline. A host "@name" is
 // whoever listens at that name; it has no port.
-StatusOr<int> connect_to(const std::string& host, int port, Deadline deadline);
+StatusOr<int> connect_to(const std::string& host, int port, Deadline deadline, const Cancel* cancel = nullptr);
 
-// False when the deadline came first.
-bool wait_for(int fd, short events, Deadline deadline);
+// False when the deadline or the cancel came first. fd -1: waits for these alone.
+bool wait_for(int fd, short events, Deadline deadline, const Cancel* cancel = nullptr);
 int remaining_ms(Deadline deadline);
 
 }  // namespace troupe::comm

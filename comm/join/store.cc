@@ -55,7 +55,8 @@ StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const Options& optio
   std::chrono::nanoseconds greeting_has = kFirstGreetingHas;
   do {
     for (const auto& host : hosts) {
-      auto fd = connect_to(host, options.port, deadline);
+      if (options.cancel) TROUPE_RETURN_IF_ERROR(options.cancel->status());
+      auto fd = connect_to(host, options.port, deadline, options.cancel);
       last = fd.status();
       if (!fd.ok() && std::chrono::steady_clock::now() > options.somebody_by)
         return absl::NotFoundError(absl::StrCat("nobody listens at ", last.message()));
@@ -66,7 +67,7 @@ StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const Options& optio
       if (!absl::IsUnavailable(last) && !absl::IsDeadlineExceeded(last)) return last;
     }
     greeting_has *= 2;
-    poll(nullptr, 0, std::min<int>(remaining_ms(deadline), static_cast<int>(kTryAgainAfter / 1ms)));
+    wait_for(-1, 0, std::min(deadline, after(kTryAgainAfter)), options.cancel);
   } while (remaining_ms(deadline) > 0);
   return absl::DeadlineExceededError(absl::StrCat(who(options), " cannot reach the store at port ", options.port, " (", last.message(),
                                                   "): see that rank 0 or the launcher runs and that no firewall is between",
@@ -82,13 +83,18 @@ Status StoreClient::fail(Status status) {
   return status;
 }
 
+Status StoreClient::gave_up(const char* did) const {
+  if (options_.cancel) TROUPE_RETURN_IF_ERROR(options_.cancel->status());
+  return absl::DeadlineExceededError(absl::StrCat(where(), " ", did));
+}
+
 Status StoreClient::send(std::string_view bytes, Deadline deadline) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent > 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
-      if (!wait_for(fd_, POLLOUT, deadline)) return fail(absl::DeadlineExceededError(absl::StrCat(where(), " takes nothing")));
+      if (!wait_for(fd_, POLLOUT, deadline, options_.cancel)) return fail(gave_up("takes nothing"));  // perhaps half a request
     } else if (errno != EINTR) {
       const Status broken = unreachable(where(), errno);
       TROUPE_RETURN_IF_ERROR(check());  // it may have said why before it closed
@@ -116,7 +122,7 @@ StatusOr<std::string> StoreClient::receive(Deadline deadline) {
     if (!frame.ok())
       return fail(absl::PermissionDeniedError(absl::StrCat(where(), " is no Troupe store: ", frame.status().message())));
     if (*frame) return **std::move(frame);
-    if (!wait_for(fd_, POLLIN, deadline)) return absl::DeadlineExceededError(absl::StrCat(where(), " does not answer"));
+    if (!wait_for(fd_, POLLIN, deadline, options_.cancel)) return gave_up("does not answer");
     if (const Status status = read_some(); absl::IsUnavailable(status)) return over(status);
   }
 }
@@ -270,6 +276,7 @@ StatusOr<std::vector<std::string>> StoreClient::exchange(const std::string& addr
 }
 
 Status StoreClient::abort(const std::string& reason, Rank first) {
+  options_.cancel = nullptr;
   const Deadline deadline = after(kAbortHas);
   std::uint32_t id = 0;
   FrameWriter writer = request(protocol::kAbort, id, deadline);
@@ -278,6 +285,7 @@ Status StoreClient::abort(const std::string& reason, Rank first) {
 }
 
 Status StoreClient::goodbye() {
+  options_.cancel = nullptr;
   const Deadline deadline = after(kAnswerHas);
   std::uint32_t id = 0;
   FrameWriter writer = request(protocol::kGoodbye, id, deadline);  // sets id: not among the arguments that read it

@@ -7,6 +7,7 @@
 // who or what is
 //         missing. kUnavailable the store cannot be reached or went away. kPermissionDenied it does not know our secret.
 //         kFailedPrecondition another program's build, named with ours. kInvalidArgument, kResourceExhausted beyond the limits.
+//         kCancelled as Options::cancel says; the job can still be ended or left then.
 // Limits: store_protocol.h.
 #pragma once
 
@@ -17,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/join/cancel.h"
 #include "comm/join/frame.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/status.h"
@@ -47,6 +49,7 @@ class StoreClient {
     std::string build;  // of this program; all ranks' must be the same
     std::string relay_of;  // not empty: this is the relay of that host (store_relay.h)
     Deadline somebody_by = Deadline::max();  // kNotFound if nobody has listened there until then
+    const Cancel* cancel = nullptr;          // ends every wait but those of abort() and goodbye()
   };
 
   // Tries again until the deadline while nobody listens there, or does but says nothing: each try has its share of the time.
@@ -95,6 +98,8 @@ class StoreClient {
   Status note_aborted(const std::string& frame);
   FrameWriter request(std::uint8_t type, std::uint32_t& id, Deadline deadline);
   Status fail(Status status);
+  // Why a wait has ended without what it waited for: kCancelled, or kDeadlineExceeded and what `where()` did.
+  Status gave_up(const char* did) const;
   std::string where() const;
   // kUnavailable, or kAborted if a relay has gone whose process was a rank.
   Status over(const Status& broken);

@@ -21,7 +21,6 @@ using namespace std::chrono_literals;
 using Caller = StoreDoor::Caller;
 using protocol::Parting;
 
-constexpr auto kTryFor = 2s;  // at a time, to find the store: so long may our own end take
 constexpr std::size_t kUnsentMost = 4 << 20;  // towards the store; then no rank is read
 
 }  // namespace
@@ -41,6 +40,7 @@ class StoreRelay::Loop final : public StoreDoor::Owner {
   }
   ~Loop() override {
     stopping_ = true;
+    finding_.request("the relay ends");
     door_.wake();
     thread_.join();
   }
@@ -68,24 +68,18 @@ class StoreRelay::Loop final : public StoreDoor::Owner {
   }
   // Ranks wait meanwhile in the listen queue.
   void find_store() {
-    Status last;
-    do {
-      auto client = StoreClient::connect({.hosts = options_.store_hosts,
-                                          .port = options_.store_port,
-                                          .secret = options_.secret,
-                                          .rank = options_.run_by,
-                                          .world = options_.world,
-                                          .build = program_build(),
-                                          .relay_of = options_.host},
-                                         std::min(deadline_, after(kTryFor)));
-      last = client.status();
-      if (client.ok()) {
-        auto [fd, splitter] = (*client)->release();
-        store_ = &door_.adopt(fd, std::move(splitter));
-        return;
-      }
-    } while (absl::IsDeadlineExceeded(last) && remaining_ms(deadline_) > 0 && !stopping_);
-    end(std::string(last.message()));
+    const auto client = StoreClient::connect({.hosts = options_.store_hosts,
+                                              .port = options_.store_port,
+                                              .secret = options_.secret,
+                                              .rank = options_.run_by,
+                                              .world = options_.world,
+                                              .build = program_build(),
+                                              .relay_of = options_.host,
+                                              .cancel = &finding_},
+                                             deadline_);
+    if (!client.ok()) return end(std::string(client.status().message()));
+    auto [fd, splitter] = (*client)->release();
+    store_ = &door_.adopt(fd, std::move(splitter));
   }
   std::size_t unsent() const {
     std::size_t bytes = 0;
@@ -190,7 +184,9 @@ class StoreRelay::Loop final : public StoreDoor::Owner {
   const std::string called_;
   const Deadline deadline_;
 
-  std::atomic<bool> stopping_{false};  // by any thread
+  // By any thread.
+  std::atomic<bool> stopping_{false};
+  Cancel finding_;
 
   // By mutex_.
   std::mutex mutex_;

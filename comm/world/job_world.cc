@@ -33,21 +33,21 @@ JobWorld::~JobWorld() {
   for (auto& transport : owned_) transport->stop();
 }
 
-Status JobWorld::enter(int ranks, double heartbeat_timeout_s) {
+Status JobWorld::enter(const Entry& entry) {
   if (place_.world == 1) {
-    if (ranks == 1) return ok();
-    hub_ = std::make_unique<LocalHub>(ranks);
-    for (int rank = 0; rank < ranks; ++rank) owned_.push_back(hub_->transport(Rank(rank)));
+    if (entry.ranks == 1) return ok();
+    hub_ = std::make_unique<LocalHub>(entry.ranks);
+    for (int rank = 0; rank < entry.ranks; ++rank) owned_.push_back(hub_->transport(Rank(rank)));
   } else {
-    TROUPE_CHECK(ranks == place_.world) << "a plan for " << ranks << " processes in a job of " << place_.world;
-    const std::chrono::nanoseconds heartbeat(static_cast<std::int64_t>(heartbeat_timeout_s * 1e9));
+    TROUPE_CHECK(entry.ranks == place_.world) << "a plan for " << entry.ranks << " processes in a job of " << place_.world;
+    const std::chrono::nanoseconds heartbeat(static_cast<std::int64_t>(entry.heartbeat_timeout_s * 1e9));
     TROUPE_ASSIGN_OR_RETURN(auto transport, UcxTransport::open({.rank = place_.rank,
                                                                 .world = place_.world,
                                                                 .job = XXH3_64bits(place_.secret.data(), place_.secret.size()),
                                                                 .one_machine = place_.local_world == place_.world,
                                                                 .heartbeat_timeout = heartbeat,
                                                                 .first_contact_timeout = heartbeat}));
-    TROUPE_ASSIGN_OR_RETURN(auto joined, join(place_, with_machine(transport->address()), after(kEnterDeadline)));
+    TROUPE_ASSIGN_OR_RETURN(auto joined, join(place_, with_machine(transport->address()), after(kEnterDeadline), entry.cancel));
     auto machines = split_machines(joined.addresses());
     transport->set_peers(machines.addresses);
     transport->be_reachable();  // what we do until it starts may take longer than a heartbeat
@@ -89,6 +89,10 @@ void JobWorld::end_watch() {
   TROUPE_CHECK(write(end_watch_, &one, sizeof one) == sizeof one) << "eventfd";
   watch_.join();
   close(end_watch_);
+}
+
+void JobWorld::give_up(const Status& why) {
+  if (joined_) (void)joined_->abort(why);
 }
 
 Status JobWorld::leave(const Status& outcome) {

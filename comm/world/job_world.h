@@ -24,8 +24,13 @@ class JobWorld {
   const Place& place() const { return place_; }
   bool leads() const { return place_.rank.value == 0; }
 
-  // Meets the other processes. `ranks` is how many the program has: as many as there are processes, or all in this one.
-  Status enter(int ranks, double heartbeat_timeout_s);
+  struct Entry {
+    int ranks = 1;  // that the program has: as many as there are processes, or all in this one
+    double heartbeat_timeout_s = 5;
+    const Cancel* cancel = nullptr;  // ends the wait for the others, and tells them why; outlives this
+  };
+  // Meets the other processes.
+  Status enter(const Entry& entry);
   // One for each rank in this process; empty where there is only one in all.
   const std::vector<Transport*>& transports() const { return transports_; }
   // Ranks that share a machine have a number in common; by rank, empty where all are in this process.
@@ -35,6 +40,8 @@ class JobWorld {
   void watch(std::function<void(Rank, const Status& cause)> lost);
   // Before what it calls ends.
   void end_watch();
+  // From another thread than the one that entered, which is not in a call and will be in none: tells the others why this process ends now.
+  void give_up(const Status& why);
   // Tells the others how it ended here.
   Status leave(const Status& outcome);
 

@@ -1,7 +1,8 @@
-// SIGTERM and SIGINT end a run in order; two end it at once; a folder serves one run at a time (CASES T32).
+// SIGTERM, SIGINT and SIGHUP end a run in order; two end it at once; a folder serves one run at a time (CASES T32).
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstring>
 
 #include "models/checkpoint/directory.h"
 #include "tests/fault/run.h"
@@ -9,7 +10,7 @@
 namespace troupe::test {
 namespace {
 
-const std::vector<std::string> kSignalSettings{"--training.steps=12", "--training.global_batch=16", "--checkpoint.interval=0",
+const std::vector<std::string> kSignalSettings{"--training.steps=12", "--training.global_batch=64", "--checkpoint.interval=0",
                                          "--device.threads=1"};
 
 class Signal : public testing::TestWithParam<int> {};
@@ -53,11 +54,16 @@ TEST_P(Signal, TheSecondStopsAtOnce) {
   // A step of many micro-batches, so that it would go on for long.
   ToolProcess process(run.train("long", {"--training.steps=2", "--training.global_batch=400000"}), run.folder());
   ASSERT_TRUE(is_in_its_first_step(process)) << process.err();
+  const auto began = std::chrono::steady_clock::now();
   process.signal(GetParam());
   ASSERT_TRUE(wait_until([&] { return process.err().find("the run ends after step 1") != std::string::npos || !process.running(); }));
   ASSERT_TRUE(process.running()) << process.err();
-  process.signal(GetParam());
-  const Ended& ended = process.wait(std::chrono::seconds(20));
+  ASSERT_TRUE(wait_until([&] {
+    process.signal(GetParam());
+    return !process.running();
+  }, std::chrono::seconds(20)));
+  EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::seconds(1)) << "so soon it is the same request";
+  const Ended& ended = process.wait();
   EXPECT_EQ(ended.exit_code, 128 + GetParam()) << ended.err;
   EXPECT_TRUE(steps_of(run.output("long")).empty());
 }
@@ -74,34 +80,49 @@ TEST_P(Signal, AStopDuringTheStartIsKept) {
   EXPECT_LT(steps_of(run.output("early")).size(), 12u);
 }
 
-INSTANTIATE_TEST_SUITE_P(TermAndInt, Signal, testing::Values(SIGTERM, SIGINT),
-                         [](const auto& tried) { return tried.param == SIGTERM ? "Term" : "Int"; });
+std::string signal_name(const testing::TestParamInfo<int>& tried) { return sigabbrev_np(tried.param); }
 
-// Slurm's --signal=USR1@60, and then SIGTERM at the end of the time: the first asks for a checkpoint, the other is still heard.
-TEST(SignalUsr1, AsksForAStopWithACheckpointAndLeavesTheOthersHeard) {
+INSTANTIATE_TEST_SUITE_P(Each, Signal, testing::Values(SIGTERM, SIGINT, SIGHUP), signal_name);
+
+// By nohup: the terminal's end is none of this run's.
+TEST(SignalHup, IsLeftAloneWhereItWasIgnored) {
+  const TinyRun run;
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  ToolProcess process(run.train("long", {"--training.steps=100000", "--lr_scheduler.total_steps=100000"}), run.folder());
+  std::signal(SIGHUP, before);
+  const auto steps = [&] { return steps_of(run.output("long")).size(); };
+  ASSERT_TRUE(wait_until([&] { return steps() >= 1 || !process.running(); }));
+  process.signal(SIGHUP);
+  const auto then = steps();
+  ASSERT_TRUE(wait_until([&] { return steps() >= then + 3 || !process.running(); }));
+  process.signal(SIGTERM);
+  const Ended& ended = process.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_NE(ended.err.find("signal SIGTERM"), std::string::npos) << ended.err;
+}
+
+// Slurm's --signal=USR1@60, or USR2, and then SIGTERM at the end of the time: the first asks for a checkpoint, the other is still heard.
+class SignalUser : public testing::TestWithParam<int> {};
+
+TEST_P(SignalUser, AsksForAStopWithACheckpointAndLeavesTheOthersHeard) {
   const TinyRun run;
   ToolProcess process(run.train("long", {"--training.steps=2", "--training.global_batch=400000"}), run.folder());
   ASSERT_TRUE(is_in_its_first_step(process)) << process.err();
-  process.signal(SIGUSR1);
-  ASSERT_TRUE(wait_until([&] { return process.err().find("signal SIGUSR1") != std::string::npos || !process.running(); }, std::chrono::seconds(10)));
+  process.signal(GetParam());
+  ASSERT_TRUE(wait_until([&] { return process.err().find("the run ends after step 1") != std::string::npos || !process.running(); }, std::chrono::seconds(10)));
   process.signal(SIGTERM);
-  const auto pending = [&] {
-    const std::string status = read_text("/proc/" + std::to_string(process.pid()) + "/status");
-    const auto at = status.find("ShdPnd:");
-    return at != std::string::npos && (std::stoull(status.substr(at + 7), nullptr, 16) & 1u << (SIGTERM - 1)) != 0;
-  };
-  ASSERT_TRUE(wait_until([&] { return !pending(); }, std::chrono::seconds(10))) << "SIGTERM is blocked for ever";
+  ASSERT_TRUE(wait_until([&] { return !is_pending(process.pid(), SIGTERM); }, std::chrono::seconds(10))) << "SIGTERM is blocked for ever";
   ASSERT_TRUE(process.running());
-  process.signal(SIGTERM);
-  EXPECT_EQ(process.wait(std::chrono::seconds(20)).exit_code, 128 + SIGTERM);
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait(std::chrono::seconds(20)).exit_code, 128 + SIGINT);
 }
 
-TEST(SignalUsr1, SavesAsSigtermDoes) {
+TEST_P(SignalUser, SavesAsSigtermDoes) {
   const TinyRun run;
   const std::string output = run.output("stopped");
   ToolProcess process(run.train("stopped", kSignalSettings), run.folder());
   ASSERT_TRUE(wait_until([&] { return steps_of(output).size() >= 3 || !process.running(); }));
-  process.signal(SIGUSR1);
+  process.signal(GetParam());
   const Ended& ended = process.wait();
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   const auto newest = checkpoint::newest_complete(output);
@@ -109,6 +130,8 @@ TEST(SignalUsr1, SavesAsSigtermDoes) {
   EXPECT_EQ(newest->step.value, static_cast<std::int64_t>(steps_of(output).size()));
   EXPECT_LT(steps_of(output).size(), 12u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Each, SignalUser, testing::Values(SIGUSR1, SIGUSR2), signal_name);
 
 TEST(Folder, ASecondRunInItIsRefusedAndNamesTheFirst) {
   const TinyRun run;

@@ -38,6 +38,19 @@ bool signal_process(pid_t pid, int number) {
   return pid > 0 && ::kill(pid, number) == 0;
 }
 
+namespace {
+
+bool has_signal(pid_t pid, const std::string& mask, int number) {
+  const std::string status = read_text("/proc/" + std::to_string(pid) + "/status");
+  const auto at = status.find(mask + ":");
+  return at != std::string::npos && (std::stoull(status.substr(at + mask.size() + 1), nullptr, 16) >> (number - 1) & 1) != 0;
+}
+
+}  // namespace
+
+bool is_blocked(pid_t pid, int number) { return has_signal(pid, "SigBlk", number); }
+bool is_pending(pid_t pid, int number) { return has_signal(pid, "ShdPnd", number); }
+
 ToolProcess::ToolProcess(const std::vector<std::string>& arguments, const std::string& folder) {
   static std::atomic<int> count{0};
   const std::string stem = folder + "/child-" + std::to_string(count++);

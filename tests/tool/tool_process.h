@@ -32,6 +32,10 @@ struct Ended {
 // Sends the signal, and says so, if it is one process that is meant: 0 and below would be groups of them, or all.
 bool signal_process(pid_t pid, int number);
 
+// Of a process, as /proc tells: whether its first thread blocks the signal; whether one was sent to it that it has not taken.
+bool is_blocked(pid_t pid, int number);
+bool is_pending(pid_t pid, int number);
+
 class ToolProcess {
  public:
   // The output goes to new files in `folder`.

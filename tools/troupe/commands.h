@@ -1,6 +1,6 @@
 // The commands of the one binary, each with its arguments; main.cc declares the options that fill them.
 //
-// A command's Status becomes the exit code: 0 if ok, 2 for bad input, 1 for the rest; launch says its own.
+// A command's Status becomes the exit code: 0 if ok, 2 for bad input, 1 for the rest; train and launch say their own.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ struct ConfigArguments {
   std::vector<std::string> overrides;  // --section.key=value
   int processes = 0;                   // plan: of the job; 0: one for each replica
 };
-Status train(const ConfigArguments& arguments);
+StatusOr<int> train(const ConfigArguments& arguments);
 Status plan(const ConfigArguments& arguments);
 
 StatusOr<int> launch(const LaunchArguments& arguments);

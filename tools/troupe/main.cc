@@ -35,14 +35,14 @@ class Commands {
     runs_.emplace_back(command, [=] { return exit_code(run(*arguments)); });
   }
   // A command of a config file and overrides of its keys.
-  void add(const char* name, const char* what, Status (*run)(const ConfigArguments&),
-           const std::function<void(CLI::App&, ConfigArguments&)>& declare = {}) {
+  template <class R>
+  void add(const char* name, const char* what, R (*run)(const ConfigArguments&), const std::function<void(CLI::App&, ConfigArguments&)>& declare) {
     CLI::App* command = app_.add_subcommand(name, what);
     const auto arguments = std::make_shared<ConfigArguments>();
     command->add_option("config", arguments->config, "a TOML file; see tools/configs")->required();
-    if (declare) declare(*command, *arguments);
     command->allow_extras();
     command->footer("Every setting of the file can be overridden: --training.steps=20");
+    declare(*command, *arguments);
     runs_.emplace_back(command, [=] {
       arguments->overrides = command->remaining();
       return exit_code(run(*arguments));
@@ -81,6 +81,11 @@ class Commands {
   CLI::App& app_;
   std::vector<std::pair<CLI::App*, std::function<int()>>> runs_;
 };
+
+constexpr const char* kSignals =
+    "\n\nSIGINT, SIGTERM, SIGHUP: the step is finished, a checkpoint saved, exit code 0; a second one, a second or more later, ends at once."
+    "\nSIGUSR1, SIGUSR2: the same, and never at once. SIGQUIT prints what every actor does."
+    "\nBefore the training has begun a signal ends the process, with 128 + its number, and nothing is changed.";
 
 void declare_launch(CLI::App& app, LaunchArguments& a) {
   app.add_option("--nproc", a.nproc, "ranks on this machine, or on each host without a number of its own")->capture_default_str()->check(whole(1, 4096));
@@ -205,7 +210,9 @@ auto one_path(const char* name, const char* what) {
 }
 
 void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& behind) {
-  commands.add("train", "train a model as a config says", train);
+  commands.add("train", "train a model as a config says", train, [](CLI::App& app_of_train, ConfigArguments&) {
+    app_of_train.footer(app_of_train.get_footer() + kSignals);
+  });
   CLI::App& manifest = commands.group("manifest", "print what starts a config's job on a cluster");
   commands.add(manifest, "slurm", "a batch script for sbatch", manifest_slurm, declare_manifest_slurm);
   commands.add(manifest, "kubernetes", "an indexed Job and its Service, for kubectl apply", manifest_kubernetes, declare_manifest_kubernetes);

@@ -243,5 +243,24 @@ TEST(Launched, ASignalToAnyRankEndsTheJobTogetherWithACheckpoint) {  // CASES T3
   }
 }
 
+// As some batch systems do: each rank gets it twice, from outside and passed on by the launcher.
+TEST(Launched, ASignalToTheRanksAndTheirLauncherIsOneRequest) {
+  const TinyRun run;
+  const std::string output = run.output("stopped");
+  ToolProcess job(launched(run, 2, "stopped", {"--training.steps=100", "--training.global_batch=2000"}), run.folder());
+  ASSERT_TRUE(wait_until([&] { return !steps_of(output).empty() || !job.running(); })) << job.err();
+  for (const int rank : {0, 1}) {
+    const pid_t pid = pid_of_rank(output, rank);
+    EXPECT_TRUE(signal_process(pid, SIGTERM));
+    ASSERT_TRUE(wait_until([&] { return !is_pending(pid, SIGTERM); }));  // two that are pending would be one
+  }
+  job.signal(SIGTERM);
+  const Ended& ended = job.wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const auto newest = checkpoint::newest_complete(output);
+  ASSERT_TRUE(newest.ok()) << ended.err;
+  EXPECT_EQ(std::to_string(newest->step.value), steps_of(output).back().step);
+}
+
 }  // namespace
 }  // namespace troupe::test

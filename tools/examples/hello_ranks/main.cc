@@ -75,7 +75,7 @@ class Printer : public Actor {
 
 Status run(troupe::comm::JobWorld& world) {
   if (world.place().world != 2) return absl::InvalidArgumentError("two processes, please: troupe launch --nproc 2 -- hello_ranks");
-  if (Status status = world.enter(2, 5.0); !status.ok()) return status;
+  if (Status status = world.enter({.ranks = 2}); !status.ok()) return status;
 
   troupe::actors::JobGraph graph(world.transports().front());
   auto& system = graph.system();
