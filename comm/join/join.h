@@ -2,7 +2,8 @@
 //
 // Threads: one at a time. Owns: the connection to the store or to the host's relay; where there is no launcher, in rank 0 the store itself
 // and in the first rank of another host its relay.
-// Errors: as store.h; the others hear why a rank that they have met gives up. A world of 1 needs no store and cannot fail.
+// Errors: as store.h. The others hear why a rank that they have met gives up; one that waits for another in vain ends the job for all, with the name of the one that is missing
+// (JoinCrowd.OneThatIsMissingIsNamedToAll). A world of 1 needs no store and cannot fail.
 #pragma once
 
 #include <memory>

@@ -149,6 +149,7 @@ void StoreBoard::exchange(Rank rank, Waiting waiting, const std::string& address
   if (address.size() > protocol::kAddressBytesMost)
     return answer(rank, waiting.id, absl::InvalidArgumentError("the address is too long"));
   addresses_[static_cast<std::size_t>(rank.value)] = address;
+  came_[static_cast<std::size_t>(rank.value)] = true;
   waiting_[rank.value] = std::move(waiting);
   if (++addresses_known_ < world_) return;
   exchanged_ = true;
@@ -201,7 +202,12 @@ void StoreBoard::expire(Deadline now) {
 std::string StoreBoard::what_misses(const Waiting& waiting) const {
   if (waiting.type == protocol::kGet) return absl::StrCat("nobody has set '", waiting.key, "'");
   if (waiting.type == protocol::kExchange) {
-    const auto known = [&](int rank) { return addresses_[static_cast<std::size_t>(rank)].has_value(); };
+    // Those whose own time is over did come; they are named only if there is nobody else.
+    const bool all_came = std::ranges::find(came_, false) == came_.end();
+    const auto known = [&](int rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      return all_came ? addresses_[at].has_value() : came_[at];
+    };
     return absl::StrCat("waited for the address of ", ranks_without(world_, known), " of ", world_);
   }
   const auto there = ranks_at(waiting.key);

@@ -27,7 +27,7 @@ class StoreBoard {
   };
   // The same whole frame to all of them, but for the id (protocol::with_id).
   using Send = std::function<void(const std::vector<To>&, const std::string& frame)>;
-  StoreBoard(int world, Send send) : world_(world), send_(std::move(send)), addresses_(static_cast<std::size_t>(world)) {}
+  StoreBoard(int world, Send send) : world_(world), send_(std::move(send)), addresses_(static_cast<std::size_t>(world)), came_(static_cast<std::size_t>(world)) {}
 
   // A request of Set .. Exchange, whose type was read. What the rank waited for before is given up.
   bool take(Rank rank, FrameReader& request, Deadline now);
@@ -66,6 +66,7 @@ class StoreBoard {
   std::unordered_map<std::string, std::int64_t> counters_;
   std::size_t stored_bytes_ = 0;
   std::vector<std::optional<std::string>> addresses_;  // of ranks that wait for the others'
+  std::vector<bool> came_;  // by rank: to the exchange, ever
   int addresses_known_ = 0;
   bool exchanged_ = false;
 };

@@ -61,6 +61,35 @@ TEST_F(Board, HoldsNoMoreThanItsLimitAndCountsAValueOnce) {
   EXPECT_NEAR(id - 4 * fit, fit, 2);
 }
 
+// Of three, two wait for the third: each says so, also after the other has given up.
+TEST(StoreBoard, NamesWhoHasNotComeAndNotWhoGaveUpBefore) {
+  std::vector<std::string> said;
+  StoreBoard board(3, [&](const std::vector<StoreBoard::To>&, const std::string& frame) {
+    FrameReader reader(std::string_view(frame).substr(protocol::kLengthBytes));
+    reader.u32();
+    reader.i32();
+    said.emplace_back(reader.text());
+  });
+  const auto come = [&](int rank, std::uint32_t patience_ms) {
+    FrameWriter writer(protocol::kExchange);
+    const std::string frame = std::move(writer.u32(1).u32(patience_ms).text("address")).finish();
+    FrameReader reader(std::string_view(frame).substr(protocol::kLengthBytes));
+    EXPECT_TRUE(board.take(Rank(rank), reader, Deadline{}));
+  };
+  come(0, 100);
+  come(1, 100);
+  board.expire(Deadline{} + std::chrono::milliseconds(100));
+  come(0, 200);
+  board.expire(Deadline{} + std::chrono::milliseconds(200));
+  EXPECT_THAT(said, testing::Each("waited for the address of rank 2 of 3"));
+  EXPECT_EQ(said.size(), 3u);
+  said.clear();
+  come(2, 100);  // all have been there, but not at once
+  come(0, 100);
+  board.expire(Deadline{} + std::chrono::milliseconds(100));
+  EXPECT_THAT(said, testing::Contains("waited for the address of rank 1 of 3"));
+}
+
 TEST_F(Board, ADeadlineThatHasComeIsOver) {
   get(1, 5, "address", 200);
   EXPECT_EQ(board.next_deadline(), kNow + std::chrono::milliseconds(200));
