@@ -25,7 +25,7 @@ void Fault::schedule(comm::SimNetwork& network) const {
   network.at(at_ns, [this, &network] {
     switch (kind) {
       case FaultKind::kNone: return;
-      case FaultKind::kSlowPeer: return network.slow(victim, 50);
+      case FaultKind::kSlowPeer: return network.slow(victim, kSlowTimes);
       case FaultKind::kShortPause:
       case FaultKind::kLongPause: return network.pause(victim);
       case FaultKind::kShortCut:
@@ -47,6 +47,16 @@ bool Fault::divides(Rank a, Rank b) const {
     case FaultKind::kLongPause: return a != b && (a == victim || b == victim);
     case FaultKind::kCut: return (a == victim && b == other) || (a == other && b == victim);
     case FaultKind::kPartition: return on_side(a) != on_side(b);
+    default: return false;
+  }
+}
+
+bool Fault::explains(Rank rank, Rank lost) const {
+  switch (kind) {
+    case FaultKind::kCrash: return lost == victim;
+    case FaultKind::kLongPause: return lost == victim || rank == victim;  // to one that was paused all others are gone
+    case FaultKind::kCut: return lost == victim || lost == other;
+    case FaultKind::kPartition: return divides(rank, lost);
     default: return false;
   }
 }

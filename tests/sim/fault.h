@@ -27,6 +27,7 @@ class Draws {
 // The first four change nothing but times.
 enum class FaultKind { kNone, kSlowPeer, kShortPause, kShortCut, kCrash, kCut, kPartition, kLongPause };
 inline constexpr int kFaultKinds = 8;
+inline constexpr int kSlowTimes = 50;  // as long as others' take the packets of a slow peer
 
 struct Fault {
   FaultKind kind = FaultKind::kNone;
@@ -41,6 +42,8 @@ struct Fault {
   bool harmless() const { return kind <= FaultKind::kShortCut; }
   // The two can no longer reach each other, for ever.
   bool divides(Rank a, Rank b) const;
+  // A rank that lives may lay its end to `lost`: what it heard of first is the fault, by itself or through one whose end came of it.
+  bool explains(Rank rank, Rank lost) const;
   // By when every rank that runs has heard of it; without what follows.
   std::int64_t heard_by_ns(const comm::SimNetwork& network) const;
   std::string describe() const;

@@ -54,8 +54,8 @@ TEST_F(Parts, TrainWithTheBitsOfOneProcess) {
     ASSERT_TRUE(trial.outcome.status.ok()) << trial.outcome.status;
     ASSERT_EQ(trial.broken, "");
     ASSERT_EQ(trial.unfinished, "");
-    ASSERT_EQ(trial.lost_frames, 0);
-    for (const auto& end : trial.ends) ASSERT_TRUE(end.status.ok() && end.left) << end.status;
+    ASSERT_THAT(trial.lost_frames, testing::IsEmpty());
+    for (const auto& end : trial.ends) ASSERT_TRUE(end.status.ok() && end.left()) << end.status;
     const Outcome& expected = whole(shape);
     ASSERT_THAT(trial.outcome.steps, testing::ElementsAre(1, 2, 3));
     ASSERT_EQ(trial.outcome.losses, expected.losses);
@@ -88,7 +88,7 @@ TEST_F(Parts, ALostProcessEndsAllInTimeWithItsName) {
     for (std::size_t i = 0; i < trial.ends.size(); ++i) {
       const auto& end = trial.ends[i];
       if (fault.kind == FaultKind::kCrash && fault.victim.value == static_cast<std::int32_t>(i)) continue;
-      ASSERT_TRUE(end.left) << "rank " << i;
+      ASSERT_TRUE(end.left()) << "rank " << i;
       ASSERT_LE(end.ended_ns, std::max(by_ns, takes_ns * 3)) << "rank " << i << ": " << end.status;
       if (end.status.ok()) continue;
       any = true;

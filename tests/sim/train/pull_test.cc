@@ -31,19 +31,6 @@ class Pull : public testing::Test {
   const std::string corpus_ = make_corpus(folder_.path(), 20);
 };
 
-// Its work takes `times` as long.
-class Slowed final : public StreamDecorator {
- public:
-  Slowed(std::unique_ptr<device::Stream> inner, int times) : StreamDecorator(std::move(inner)), times_(times) {}
-  void enqueue(device::Work work) override {
-    inner().enqueue(std::move(work));
-    for (int i = 1; i < times_; ++i) inner().enqueue([](device::StreamContext&) {});
-  }
-
- private:
-  const int times_;
-};
-
 TrialOptions with_slow_rank(Rank slow, int times, int others = 1) {
   TrialOptions options;
   options.wrap = [slow, times, others](std::unique_ptr<device::Stream> stream, Rank rank) -> std::unique_ptr<device::Stream> {
@@ -158,7 +145,7 @@ TEST_F(Pull, GivesTheLossesOfIndexOrderAndTheSameBitsWhenReplayed) {
     const Trial pulled = run_trial(seed, shape, corpus_, output, options);
     ASSERT_EQ(pulled.broken, "");
     ASSERT_EQ(pulled.unfinished, "");
-    for (const auto& end : pulled.ends) ASSERT_TRUE(end.status.ok() && end.left) << end.status;
+    for (const auto& end : pulled.ends) ASSERT_TRUE(end.status.ok() && end.left()) << end.status;
     ASSERT_THAT(pulled.outcome.steps, testing::ElementsAre(1, 2, 3));
     ASSERT_EQ(fault_of(pulled.outcome, shape.replicas), "");
     expect_close(pulled.outcome, expected);

@@ -213,16 +213,16 @@ struct Process {
 
   // What TrainingJob::wait() does, which would block.
   void look_for_the_end(std::int64_t now_ns) {
-    if (end.left || !actor::SimWorld::has_ended(job->system())) return;
+    if (end.left() || !actor::SimWorld::has_ended(job->system())) return;
     if (end.ended_ns < 0) {
       end.ended_ns = now_ns;
       end.status = job->system().outcome();
     }
     if (transport == nullptr) {
-      end.left = true;
+      end.left_ns = now_ns;
     } else if (!end.status.ok() || met) {
       transport->stop(end.status);
-      end.left = true;
+      end.left_ns = now_ns;
     } else if (!std::exchange(asked_to_meet, true)) {
       job->meet_others([this](Status status) {
         met = true;
@@ -239,12 +239,14 @@ struct Process {
   }
 };
 
-std::int64_t lost(const comm::SimNetwork& network) {
-  std::int64_t count = 0;
+std::map<std::pair<int, int>, std::int64_t> lost(const comm::SimNetwork& network) {
+  std::map<std::pair<int, int>, std::int64_t> by_link;
   for (int from = 0; from < network.world(); ++from) {
-    for (int to = 0; to < network.world(); ++to) count += network.traffic(Rank(from), Rank(to)).lost;
+    for (int to = 0; to < network.world(); ++to) {
+      if (const auto count = network.traffic(Rank(from), Rank(to)).lost; count > 0) by_link[{from, to}] = count;
+    }
   }
-  return count;
+  return by_link;
 }
 
 void add(std::string& all, std::size_t rank, const std::string& text) {
@@ -290,9 +292,9 @@ Trial run_trial(std::uint64_t seed, const JobShape& shape, const std::string& co
     process.memory = process.job->summary();
     sim.drive(process.job->system(), runs);
   }
-  std::int64_t lost_frames = 0;
+  std::map<std::pair<int, int>, std::int64_t> lost_frames;
   sim.after_each_event([&] {
-    const bool all_there = network && std::none_of(processes.begin(), processes.end(), [](const Process& process) { return process.end.left; });
+    const bool all_there = network && std::none_of(processes.begin(), processes.end(), [](const Process& process) { return process.end.left(); });
     if (all_there) lost_frames = lost(*network);
     for (auto& process : processes) {
       process.watch->look();
@@ -310,7 +312,7 @@ Trial run_trial(std::uint64_t seed, const JobShape& shape, const std::string& co
   }
   if (options.befall) options.befall(*network);
   const Status status = sim.run(kMaxEvents);
-  Trial trial{.outcome = read_metrics(output), .lost_frames = lost_frames};
+  Trial trial{.outcome = read_metrics(output), .lost_frames = std::move(lost_frames)};
   trial.outcome.status = status;
   trial.events = sim.events();
   trial.order = sim.order();

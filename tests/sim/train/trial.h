@@ -6,8 +6,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/sim/sim_network.h"
@@ -50,6 +52,19 @@ class FailsAt final : public StreamDecorator {
 
  private:
   int left_;
+};
+
+// Its work takes `times` as long.
+class Slowed final : public StreamDecorator {
+ public:
+  Slowed(std::unique_ptr<device::Stream> inner, int times) : StreamDecorator(std::move(inner)), times_(times) {}
+  void enqueue(device::Work work) override {
+    inner().enqueue(std::move(work));
+    for (int i = 1; i < times_; ++i) inner().enqueue([](device::StreamContext&) {});
+  }
+
+ private:
+  const int times_;
 };
 
 inline constexpr int kSteps = 3;
@@ -107,7 +122,9 @@ class Watch {
 struct ProcessEnd {
   Status status;
   std::int64_t ended_ns = -1;   // of virtual time; -1: its actors have not ended
-  bool left = false;            // its transport has stopped
+  std::int64_t left_ns = -1;    // its transport has stopped; -1: it has not
+
+  bool left() const { return left_ns >= 0; }
 };
 
 struct Trial {
@@ -116,7 +133,7 @@ struct Trial {
   std::string unfinished;       // of the processes that have not crashed
   std::vector<ProcessEnd> ends; // by rank
   std::int64_t pulled_bytes = 0, pulled_between_nodes_bytes = 0;  // weights: all, from oneself too; from machine to machine
-  std::int64_t lost_frames = 0; // before the first process left: its receiver had given the sender up
+  std::map<std::pair<int, int>, std::int64_t> lost_frames;  // by link, (from, to), before the first process left
   std::int64_t events = 0, ended_ns = 0;
   std::uint64_t order = 0;
 };
