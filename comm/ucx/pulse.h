@@ -3,7 +3,7 @@
 //
 // Silence is counted only while this process runs itself: when its own tick comes late (it was stopped, or
 // starved), every count starts again, since what the others sent meanwhile has not been read yet. Threads:
-// one. Invariants: Pulse.* in ucx_parts_test.cc.
+// one. Invariants: Pulse.* in pulse_test.cc.
 #pragma once
 
 #include <cstdint>

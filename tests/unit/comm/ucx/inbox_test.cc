@@ -1,15 +1,134 @@
-// The way to the progress thread, by threads that come while it works, falls asleep, sleeps and wakes up.
-#include "comm/ucx/inbox.h"
-
+// How other threads reach the progress thread: nothing pushed is left lying while it sleeps, and nothing gets in after the end.
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <array>
 #include <atomic>
+#include <cstdint>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "comm/ucx/inbox.h"
 
 namespace troupe::comm {
 namespace {
+
+bool readable(const Inbox& inbox, int within_ms = 0) {
+  pollfd event{inbox.event_fd(), POLLIN, 0};
+  return poll(&event, 1, within_ms) == 1;
+}
+
+// What was pushed runs, in order.
+std::size_t run_all(Inbox& inbox) {
+  auto commands = inbox.take();
+  for (auto& command : commands) std::get<absl::AnyInvocable<void()>>(command)();
+  return commands.size();
+}
+
+TEST(UcxInbox, GivesWhatWasPushedOnceAndInOrder) {
+  Inbox inbox;
+  std::vector<int> ran;
+  for (int i = 0; i < 3; ++i) inbox.push([&ran, i] { ran.push_back(i); });
+  EXPECT_EQ(run_all(inbox), 3u);
+  EXPECT_EQ(run_all(inbox), 0u);
+  EXPECT_EQ(ran, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(UcxInbox, APushWakesWhoSleepsAndNobodyElse) {
+  Inbox inbox;
+  inbox.push([] {});
+  EXPECT_FALSE(readable(inbox)) << "nobody sleeps";
+  EXPECT_FALSE(inbox.fall_asleep()) << "something has come";
+  inbox.push([] {});
+  EXPECT_FALSE(readable(inbox)) << "it did not fall asleep";
+  EXPECT_EQ(run_all(inbox), 2u);
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(inbox.fall_asleep());
+    EXPECT_FALSE(readable(inbox));
+    inbox.push([] {});
+    EXPECT_TRUE(readable(inbox));
+    inbox.awake();
+    EXPECT_FALSE(readable(inbox));
+    inbox.push([] {});
+    EXPECT_FALSE(readable(inbox)) << "it is awake";
+    EXPECT_EQ(run_all(inbox), 2u);
+  }
+  ASSERT_TRUE(inbox.fall_asleep());
+  inbox.awake();  // by its own timer
+  inbox.push([] {});
+  EXPECT_FALSE(readable(inbox)) << "it is awake";
+}
+
+TEST(UcxInbox, AStopWakesWhoSleepsAndKeepsItAwake) {
+  Inbox inbox;
+  EXPECT_FALSE(inbox.stopped());
+  ASSERT_TRUE(inbox.fall_asleep());
+  inbox.stop();
+  EXPECT_TRUE(readable(inbox));
+  EXPECT_TRUE(inbox.stopped());
+  inbox.awake();
+  EXPECT_FALSE(inbox.fall_asleep());
+}
+
+TEST(UcxInbox, AfterTheEndNothingGetsInAndThePusherDestroysIt) {
+  Inbox inbox;
+  inbox.open();
+  EXPECT_TRUE(inbox.on_progress_thread());
+  inbox.push([] {});
+  EXPECT_EQ(inbox.close().size(), 1u) << "what came before is given back";
+  EXPECT_FALSE(inbox.on_progress_thread()) << "there is none any more";
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watched = held;
+  inbox.push([held = std::move(held)] {});
+  EXPECT_TRUE(watched.expired());
+  EXPECT_EQ(run_all(inbox), 0u);
+  EXPECT_TRUE(inbox.fall_asleep()) << "nothing has come";
+}
+
+TEST(UcxInbox, OnlyOneThreadIsTheProgressThread) {
+  Inbox inbox;
+  EXPECT_FALSE(inbox.on_progress_thread());
+  std::thread([&] {
+    inbox.open();
+    EXPECT_TRUE(inbox.on_progress_thread());
+  }).join();
+  EXPECT_FALSE(inbox.on_progress_thread());
+}
+
+// Each pusher waits until what it pushed has run: a wake-up that is lost is a sleep without an end.
+TEST(UcxInbox, NoPushIsSleptThrough) {
+  constexpr int kPushers = 3, kEach = 2'000;
+  Inbox inbox;
+  std::array<std::atomic<int>, kPushers> ran{};
+  bool overslept = false;
+  std::thread progress([&] {
+    inbox.open();
+    while (!inbox.stopped()) {
+      if (run_all(inbox) > 0) continue;
+      if (inbox.fall_asleep() && !readable(inbox, overslept ? 1 : 20'000)) overslept = true;
+      inbox.awake();
+    }
+  });
+  std::vector<std::thread> pushers;
+  for (auto& mine : ran) {
+    pushers.emplace_back([&] {
+      for (int n = 0; n < kEach; ++n) {
+        inbox.push([&mine] {
+          ++mine;
+          mine.notify_one();
+        });
+        mine.wait(n);
+      }
+    });
+  }
+  for (auto& pusher : pushers) pusher.join();
+  inbox.stop();
+  progress.join();
+  EXPECT_FALSE(overslept);
+  for (const auto& each : ran) EXPECT_EQ(each, kEach);
+}
 
 // One that sleeps whenever it has nothing to do, as the progress thread does with a spin of 0. What it owns is no atomic: two at a time
 // lose counts, and the thread sanitizer says so.

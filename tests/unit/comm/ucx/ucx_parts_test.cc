@@ -1,20 +1,18 @@
-// The parts of the UCX filling that need no UCX: wire format, order of frames, heartbeats.
-#include <gmock/gmock.h>
+// The parts of the UCX filling that need no UCX: wire format, order of frames.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
-#include "comm/ucx/pulse.h"
 #include "comm/ucx/sequencer.h"
 #include "comm/ucx/wire.h"
 
 namespace troupe::comm {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 constexpr WireReader kReader{.job = 0x1122334455667788, .incarnation = 3, .self = Rank{1}, .world = 4};
 
@@ -210,52 +208,27 @@ TEST(UcxSequencer, HoldsBackNoMoreThanItsLimit) {
   EXPECT_EQ(sequencer.offer(Sequencer<int>::kEarlyMost + 1, 0, ignore), Sequencer<int>::Verdict::kTooMany);
 }
 
-constexpr std::int64_t kMs = 1'000'000;
-
-// Ticks at every interval until `until_ms`; who is silent at any of them.
-std::vector<Rank> run_pulse(Pulse& pulse, std::int64_t from_ms, std::int64_t until_ms) {
-  std::vector<Rank> all;
-  for (std::int64_t now = from_ms * kMs; now <= until_ms * kMs; now += pulse.interval_ns()) {
-    const auto silent = pulse.tick(now);
-    all.insert(all.end(), silent.begin(), silent.end());
-  }
-  return all;
-}
-
-TEST(Pulse, FindsWhoIsSilentLongerThanTheTimeout) {
-  Pulse pulse(3, 1000 * kMs, 1000 * kMs);
-  pulse.start(0);
-  pulse.heard(Rank{1}, 0);
-  pulse.heard(Rank{2}, 0);
-  EXPECT_THAT(run_pulse(pulse, 200, 600), IsEmpty());
-  pulse.heard(Rank{2}, 600 * kMs);
-  EXPECT_THAT(run_pulse(pulse, 800, 1200), ElementsAre(Rank{1}));
-}
-
-TEST(Pulse, DoesNotBlameOthersForAPauseOfItsOwn) {
-  Pulse pulse(2, 1000 * kMs, 1000 * kMs);
-  pulse.start(0);
-  pulse.heard(Rank{1}, 0);
-  EXPECT_THAT(pulse.tick(5000 * kMs), IsEmpty());
-  EXPECT_THAT(run_pulse(pulse, 5200, 6000), IsEmpty());
-  EXPECT_THAT(run_pulse(pulse, 6200, 6200), ElementsAre(Rank{1}));
-}
-
-TEST(Pulse, WaitsLongerForTheFirstContact) {
-  Pulse pulse(2, 1000 * kMs, 3000 * kMs);
-  pulse.start(0);
-  pulse.watch(Rank{1}, 0);
-  EXPECT_THAT(run_pulse(pulse, 200, 3000), IsEmpty());
-  EXPECT_THAT(run_pulse(pulse, 3200, 3200), ElementsAre(Rank{1}));
-}
-
-TEST(Pulse, IgnoresWhoIsNotWatchedOrForgotten) {
-  Pulse pulse(3, 1000 * kMs, 1000 * kMs);
-  pulse.start(0);
-  pulse.heard(Rank{1}, 0);
-  pulse.forget(Rank{1});
-  pulse.heard(Rank{1}, 0);
-  EXPECT_THAT(run_pulse(pulse, 200, 9000), IsEmpty());
+// What the others wait for is taken when they are as many as may wait; what is refused stays the caller's.
+TEST(UcxSequencer, TakesTheMissingFrameWhenAllItsPlacesAreFull) {
+  Sequencer<std::unique_ptr<int>> sequencer;
+  std::uint64_t delivered = 0;
+  const auto count = [&](std::unique_ptr<int> item) {
+    EXPECT_NE(item, nullptr);
+    ++delivered;
+  };
+  using Verdict = Sequencer<std::unique_ptr<int>>::Verdict;
+  constexpr std::uint64_t kMost = 4096;  // WIRE.md
+  for (std::uint64_t i = 1; i <= kMost; ++i) ASSERT_EQ(sequencer.offer(i, std::make_unique<int>(), count), Verdict::kTaken);
+  auto more = std::make_unique<int>();
+  EXPECT_EQ(sequencer.offer(kMost + 1, std::move(more), count), Verdict::kTooMany);
+  EXPECT_NE(more, nullptr);
+  EXPECT_EQ(sequencer.offer(kMost, std::move(more), count), Verdict::kUsed);
+  EXPECT_NE(more, nullptr);
+  EXPECT_EQ(delivered, 0u);
+  EXPECT_EQ(sequencer.offer(0, std::make_unique<int>(), count), Verdict::kTaken);
+  EXPECT_EQ(delivered, kMost + 1);
+  EXPECT_EQ(sequencer.offer(kMost + 1, std::move(more), count), Verdict::kTaken);
+  EXPECT_EQ(delivered, kMost + 2);
 }
 
 }  // namespace
