@@ -3,6 +3,9 @@
 // Acts:  CollectiveRequested -> the operation starts; its end -> CollectiveDone to the asker. Several are in flight at once.
 // Fails: when the group fails: a member is gone, or members asked for different things. The cause names them.
 // Says:  waiting for the oldest operation, by its name.
+// Threads: an actor's; the engine's progress thread reaches it by message only. Owns: nothing: engine, transport and the collective's memory are
+//        others' and stay until CollectiveDone, or until the transport has stopped. Errors: an operation id that is open already is a bug.
+// Shapes, types and units: comm/collective/collective.h.
 #pragma once
 
 #include <map>

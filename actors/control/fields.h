@@ -2,6 +2,10 @@
 //
 // To let another message travel: its `fields` here, and its type at the end of WireMessages. The order of that list is the number that
 // travels; both ends are the same build (comm/join says so before anything else).
+//
+// Threads: any; writer and reader are values of one call. Owns: nothing; a reader looks into bytes that stay until it is done. Errors: bytes that
+// are too few or too many leave good() false and what was read so far is not to be used; a writer cannot fail.
+// Limits: kStatusTextBytesMost; a text or list of 2^32 entries. Invariants: LinkTest.BringsEveryMessageAsItWas, Fields.RefuseABitMoreOrLess.
 #pragma once
 
 #include <bit>

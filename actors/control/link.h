@@ -10,8 +10,8 @@
 // A peer that goes down is told to `watcher` as PeerWentDown; messages to it are lost, as those to any actor that has ended.
 // A message of more than kMessageBytesMost fails the stand-in with kResourceExhausted, which names both sizes; it does not leave.
 // Limits: kMessageBytesMost for a message's fields, kNameBytesMost for a name; a status's text is cut to kStatusTextBytesMost (fields.h).
-// Invariants: every listed message comes back as it was (Link.BringsEveryMessageAsItWas), of any size
-// (Link.BringsMessagesOfEverySizeInOrder).
+// Invariants: every listed message comes back as it was (LinkTest.BringsEveryMessageAsItWas), of any size
+// (LinkTest.BringsMessagesOfEverySizeInOrder).
 #pragma once
 
 #include <deque>

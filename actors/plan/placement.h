@@ -3,8 +3,9 @@
 //
 //   data_parallel = 2, pipeline = 4, 4 processes:  rank 0 stages 0 1 of replica 0 | rank 1 stages 2 3 | rank 2 stages 0 1 of replica 1 ...
 //
-// The ranks that host the same stages, one of each replica, are a data-parallel group. Errors: kInvalidArgument for a number of processes
-// that does not work, with those that do.
+// The ranks that host the same stages, one of each replica, are a data-parallel group.
+// Threads: any; a value. Errors: kInvalidArgument for a number of processes that does not work, with those that do; a rank, part or stage that
+// there is not is the caller's bug and not looked for.
 #pragma once
 
 #include <string>

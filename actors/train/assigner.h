@@ -5,8 +5,9 @@
 //        With a recording (assignment_record.h): at once, what that replica computed then.
 // Holds: a question of each replica at most. While one waits and somebody computes, a timer.
 // Fails: never. A replica that is gone fails the job elsewhere.
-// Invariants: each micro-batch of a step goes to one replica (Assigner.GivesEachMicroBatchOnce); each replica hears once of the end of its
-//        share (Assigner.EndsEveryShareOnce); what is recorded is done again (Assigner.FollowsARecording).
+// Threads: an actor's; connect_to before the System starts. Owns: the recording. Errors: a question out of turn is a bug of the source that asked.
+// Invariants: each micro-batch of a step goes to one replica (Assigner.GivesEachMicroBatchOnceInTheOrderOfTheQuestions); each replica hears
+//        once of the end of its share (Assigner.EndsEveryShareOnce); what is recorded is done again (Records.FollowsARecording).
 #pragma once
 
 #include <optional>

@@ -8,8 +8,8 @@
 //        finds the next one waiting. Estimates come from the operations' costs and the measured rate.
 // Holds: nothing of the tasks; their owners do, until TaskDone.
 // Fails: when the stream has an error: the cause is the stream's first.
-// Invariants: no kernel is enqueued outside a turn (DeviceLoop.StartsNothingWithoutRoom); order by key
-//        (DeviceLoop.TakesTheMostUrgentTurn).
+// Invariants: no kernel is enqueued outside a turn (DeviceLoopTest.StartsNothingWithoutRoom); order by key
+//        (DeviceLoopTest.TakesTheMostUrgentTurn).
 #pragma once
 
 #include <chrono>

@@ -3,7 +3,9 @@
 // Acts:  EvaluationRequested -> this replica's part of those validation batches, the same each time, read and handed to the stages as
 //        credits allow; the last stage tells the ledger each one's loss. Where none is for this replica it has nothing to do, and nobody
 //        waits for it: an evaluation has no collective (CASES T27, T28).
-// Fails: when the validation corpus cannot be read.
+// Fails: when the validation corpus cannot be read; the cause names file and position.
+// Threads: an actor's; its edges are joined before the System starts. Owns: the feed with what it has read; the corpus, the loader and the
+//        slots outlive it. Errors: a request while the one before is going on is a bug.
 // Invariant: batch i goes to replica i mod N, with the samples i * B and on, for any N (Training.ValidatesWithTheSameBitsOnAnyNumberOfReplicas).
 #pragma once
 

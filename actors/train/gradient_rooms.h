@@ -5,7 +5,7 @@
 //        GradientRoomLeft -> it is free.
 // Holds: the rooms. All passes of a stage ask in one order, the same on all replicas (plan/rooms.h), and a room is left when all replicas have
 //        reduced what was in it: the slowest replica always finds one.
-// Invariants: as many in use as there are (GradientRooms.HandsOutEachRoomOnce).
+// Invariants: as many in use as there are (GradientRoomsTest.HandsOutEachRoomOnce).
 #pragma once
 
 #include <array>

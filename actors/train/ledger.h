@@ -4,6 +4,9 @@
 //        the weights before -> StepDecided; all replicas updated -> the step is closed: report, snapshot, evaluation, next OpenStep or the end.
 // One save is in flight at a time: one that falls due meanwhile is put off to the first step that closes after SaveDone, and said.
 // Fails: when a replica begins elsewhere than the others, or with another config; when too many steps in a row were skipped; when the last save failed (the others are reported and the run goes on).
+// Threads: an actor's; connect_to before the System starts. Owns: the run's state (RunState) between checkpoints; plan, config and the compute
+//        stream outlive it. Units: ns of the System's clock; losses are sums over tokens until the step is decided. Errors: a loss, norm or
+//        update of another step than the open one is a bug.
 // Invariants: no step closes twice, none is opened before the one before is closed (Ledger.ClosesEachStepOnce); norm and loss are folded
 //        in the order of blocks, of the micro-batches as a replica computed them, and of replicas; the validation loss in that of its batches; what is saved was reported (Kill.TheRunThatGoesOnIsBitwiseTheUndisturbedOne).
 #pragma once

@@ -9,11 +9,11 @@
 //        they are written;
 //        SnapshotRequested -> copy on the copy stream -> SnapshotTaken. The next update waits for that copy, by its event.
 // Holds: one snapshot at a time; the ledger asks for the next after SaveDone.
-// Invariants: no update before the norm of the whole step is known (ParameterShard.WaitsForTheDecision) and this replica's own sum is
-//        complete (ParameterShard.KeepsADecisionThatComesBeforeItsSum); a tied embedding's two sums
-//        are added once (ParameterShard.AddsTheTwoUsesOfATiedEmbeddingOnce), each reduced on its own, so that every ZeRO stage adds alike;
-//        micro-batches are added in their order (ParameterShard.AddsMicroBatchesInTheirOrder); the snapshot is of one step
-//        (ParameterShard.TheSnapshotIsOfOneStep, CASES T15).
+// Invariants: no update before the norm of the whole step is known (ParameterShardTest.WaitsForTheDecision) and this replica's own sum is
+//        complete (ParameterShardTest.KeepsADecisionThatComesBeforeItsSum); a tied embedding's two sums
+//        are added once (ParameterShardTest.AddsTheTwoUsesOfATiedEmbeddingOnce), each reduced on its own, so that every ZeRO stage adds alike;
+//        micro-batches are added in their order (ParameterShardTest.AddsMicroBatchesInTheirOrder); the snapshot is of one step
+//        (ParameterShardTest.TheSnapshotIsOfOneStep, CASES T15).
 #pragma once
 
 #include <deque>

@@ -4,7 +4,8 @@
 //        shard -> ReplicaUpdated;  StepFed, StepLossMeasured, NormMeasured, EvaluationMeasured -> the ledger, with this replica's number;  norms from replica 0 alone where all hold the
 //        same sums.  MicroBatchAsked -> the assigner, its answer -> source.  JobEnded -> this process's part of the job ends.
 // So the ledger's mailbox grows with the processes, not with their shards.
-// Fails: when a process of the job is gone before the job has ended.
+// Fails: when a process of the job is gone before the job has ended, with its cause.
+// Threads: an actor's; connect_to before the System starts. Owns: nothing.
 #pragma once
 
 #include <vector>

@@ -5,7 +5,9 @@
 // Where replicas pull (pulled_share.h): room -> MicroBatchAsked; MicroBatchAssigned -> that one is read. A share that has ended without a
 //        batch marked as the last -> StepFed, and ShareEnded to the stages.
 // Fails: when the corpus cannot be read; the cause names file and position.
-// Invariants: the samples of a step depend on its number alone (Source.ResumesAtTheCursor, CASES T01-T03), those of a micro-batch on its
+// Threads: an actor's; connect_to, and its edges, before the System starts. Owns: the feed with what it has read ahead; the corpus, the loader
+//        and the slots outlive it. Errors: steps that are opened out of order, or at another cursor, are bugs.
+// Invariants: the samples of a step depend on its number alone (Training.ResumesWithTheSameBits, CASES T01-T03), those of a micro-batch on its
 //        index in the step.
 #pragma once
 

@@ -1,4 +1,6 @@
 // What a stage knows of one micro-batch. Private to stage.cc, stage_passes.cc and stage_rooms.cc.
+// Threads: the stage's handlers, and its tasks in the device loop's context; never both at once, since the stage leaves a flight alone until TaskDone.
+// Owns: what came along the edges, with their credits, and the slots it took; memory is the stage's.
 #pragma once
 
 #include "actors/train/stage.h"

@@ -3,6 +3,8 @@
 //
 // A pass takes a gradient's place first, then the block's weights, then its turns: between the two turns of a backward it may not wait, and
 // whoever has weights waits for nobody but the device (with prefetch, the next block's weights wait along).
+// Threads: the device loop's; each is of one pass. Owns: its gates; rooms are those of weight_rooms.h and gradient_rooms.h. Errors: a block that
+// is asked for out of its order is a bug; rooms that cannot be filled fail their own actor, and the pass is not resumed.
 #pragma once
 
 #include <memory>

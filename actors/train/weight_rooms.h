@@ -7,8 +7,8 @@
 //        it waits for the next but one, and whoever is in a room needs nobody else's: nothing waits in a circle. Other ranks of this machine take
 //        weights out of a room too; the next gather into it waits while they do, which is for the link only (comm/slices/README.md).
 // Fails: when a part cannot be fetched: its owner is gone. The cause names it.
-// Invariants: never more gathered than there are rooms (WeightRooms.ManyWantsShareFewRooms); a room changes its block only when nobody is in it;
-//        the weights of another step are fetched anew (WeightRooms.ANewStepIsFetchedAnew).
+// Invariants: never more gathered than there are rooms (WeightRoomsTest.ManyWantsShareFewRooms); a room changes its block only when nobody is in it;
+//        the weights of another step are fetched anew (WeightRoomsTest.ANewStepIsFetchedAnew).
 #pragma once
 
 #include <deque>

@@ -6,7 +6,7 @@
 // Holds: no memory; parts go into the shards' weights, which nobody reads meanwhile: the passes of the step before have run when its norms
 //        are known, and the next ones wait here.
 // Fails: when a part cannot be fetched: its owner is gone. The cause names it.
-// Invariants: no pass reads a block before all its parts are of its step (WholeWeights.OpensWhenAllPartsAreThere).
+// Invariants: no pass reads a block before all its parts are of its step (WholeWeightsTest.OpensWhenAllPartsAreThere).
 #pragma once
 
 #include <deque>

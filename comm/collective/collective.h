@@ -3,6 +3,10 @@
 // Sums are folded in the order of the group's members, element by element, in fp32: the bits depend on the members' order and values
 // only, not on the chunks, the parts, or who came first. So a reduce-scatter gives what the all-reduce gives. Where members of a group are
 // on different nodes, and the group knows, each node's members are summed first, then the nodes (folding.h): other bits, as fixed.
+//
+// Threads: values; of their memory see Collective. Errors: what cannot be (a cut into another number of parts than there are members, sums of
+// integers, a sparse all-gather) is a bug, found when it starts; what members ask differently is engine.h's kFailedPrecondition.
+// Units: elements, but for `data` and `from`, which are bytes in memory.
 #pragma once
 
 #include <cstdint>

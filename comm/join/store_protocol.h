@@ -1,4 +1,5 @@
 // What store and client say to each other, as STORE.md describes it. Only the store's own sources and their tests need it.
+// Threads: any; pure. Errors: none here: whoever reads a frame refuses what exceeds these limits (store_door.h, store_board.h). Units: bytes.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 // Errors: start: kAlreadyExists somebody listens at the name (the same job's relay, if two "hosts" are one), kInvalidArgument. When the
 //         store cannot be reached until the deadline, refuses or goes away, every rank that is here or comes hears that as the job's end,
 //         with the host's name. Limits and strangers: as the store's (store_door.h).
-// Invariants: the store hears of a rank's end (StoreRelay.ARankThatVanishesBehindARelayIsNamed); of the relay's end both sides hear, and
-//             who ran it is named (StoreRelay.ARelayThatGoesIsNamedOnBothSides).
+// Invariants: the store hears of a rank's end (StoreRelayed.ARankThatVanishesBehindARelayIsNamed); of the relay's end both sides hear, and
+//             who ran it is named (StoreRelayed.ARelayThatGoesIsNamedOnBothSides).
 #pragma once
 
 #include <memory>

@@ -13,7 +13,7 @@
 // Errors: kUnavailable when the owner is down, or the mate who has it, with the cause; kFailedPrecondition when the owner shows no such slice, or one
 //         of another size (the text names both), or a later version. A frame that is none of ours changes nothing.
 // Limits: as many open fetches as their callers have rooms.
-// Invariants: Slices.BringsTheOwnersBytes, Slices.EndsEveryFetchWhenTheOwnerGoes, SlicesByNode.BringASliceToAMachineOnce.
+// Invariants: SlicesTest.BringsTheOwnersBytes, SlicesTest.EndsEveryFetchWhenTheOwnerGoes, SlicesByNode.BringASliceToAMachineOnce.
 #pragma once
 
 #include <cstddef>

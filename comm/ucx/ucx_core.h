@@ -4,7 +4,7 @@
 // the loop runs handlers and completions between two rounds of progress. So a handler may send and fetch, and
 // UCX is never entered twice. Threads: listen, set_peers, handle, on_peer_down before run(); counters by any;
 // the rest by the thread in run(), or by who has borrowed its place (run_errand). Handlers are set before open_channels(), which may come while it runs. Owns: the workers, their endpoints, everything open (open_frame.h).
-// Invariants: a completion is called once (UcxTransport.CompletesEverySendOnce); after the failure of a peer
+// Invariants: a completion is called once (UcxTransport.StopCompletesEverySendOnce); after the failure of a peer
 // nothing is posted to it.
 #pragma once
 

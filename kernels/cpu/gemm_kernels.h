@@ -7,7 +7,7 @@
 // threads.
 //
 // Threads: every function works on what it is given and touches nothing else. Owns nothing. Errors: none.
-// Invariants: any m, n, k >= 1, any alignment (Gemm.HandlesEverySizeAndLayout).
+// Invariants: any m, n, k >= 1, any alignment (Gemm.HandlesEverySizeAndLayout*).
 #pragma once
 
 #include <cstdint>

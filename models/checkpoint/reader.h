@@ -5,7 +5,7 @@
 // Errors: kNotFound no such folder or tensor; kFailedPrecondition incomplete, of another model, or of a newer
 // format; kDataLoss torn or altered; each names the folder or file, and the tensor. Limits: memory is the
 // manifest and one window of 4 MiB per call. Invariants: a slice loaded equals the same slice of what was
-// saved (Reader.LoadsAnySliceHoweverItWasSaved); a torn file is found at open (Reader.RefusesATornFile), a
+// saved (Reader.LoadsAnySliceHoweverItWasSaved); a torn file is found at open (ReaderOfASample.RefusesATornFile), a
 // flipped byte by verify() of inspect.h (Inspect.FindsAFlippedByte).
 #pragma once
 

@@ -7,7 +7,7 @@
 // Errors: kNotFound, kPermissionDenied, kInvalidArgument for what is not a regular file. An empty file maps
 // to no bytes. Limits: a file that is shortened in place while mapped kills the reader (SIGBUS, mmap(2)).
 // Replace it by rename, as
-//   `prepare` does: the mapping keeps the old file (Prepare.ReplacesUnderAReaderWithForce).
+//   `prepare` does: the mapping keeps the old file (PrepareFiles.ReplacesUnderAReaderWithForce).
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 //
 // Errors: the whole index is checked when opened: sequences lie back to back from offset 0 to the end of
 // .bin, document
-//   indices rise from 0 to S (MegatronCorpus.Refuses*). Float token types are refused.
+//   indices rise from 0 to S (MegatronCorpusOnDisk.Refuses*). Float token types are refused.
 // Limits: opening reads all of .idx, some 20 bytes a document.
 #pragma once
 

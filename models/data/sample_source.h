@@ -13,7 +13,7 @@
 // Errors: create: kInvalidArgument when the corpus is shorter than seq_len + 1 tokens or has too few samples.
 // fill: those of
 //   Corpus::read (a token outside the vocabulary); the spans then hold rubbish.
-// Invariants: target i is token i + 1 or kMasked (SampleSource.TargetsAreTheNextTokens,
+// Invariants: target i is token i + 1 or kMasked (SampleSourceOnDisk.TargetsAreTheNextTokens,
 // .MasksTheFirstTokenOfADocument).
 #pragma once
 

@@ -8,7 +8,7 @@
 // Errors: fail(cause) ends the actor and tells the supervisor; an exception out of a handler is
 // fail(kInternal); a message without handler is a dead letter and fails the actor as well (CASES A11). Two
 // handlers for one type are a bug. Invariants: started() before any message
-// (Actor.StartsBeforeItsFirstMessage); a monitor gives exactly one Down (Actor.OneDownForOneMonitor).
+// (ActorTest.StartsBeforeItsFirstMessage); a monitor gives exactly one Down (ActorTest.OneDownForOneMonitor).
 #pragma once
 
 #include <chrono>

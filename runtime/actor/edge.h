@@ -10,7 +10,7 @@
 // outlive the System. Errors (all bugs, TROUPE_CHECK): sending without a credit, a slot not taken, a jump of
 // the sequence, an unconnected port. Invariants: free + in flight = capacity at any instant
 // (trace/edge_probe.h); at most one outstanding credit message per edge
-// (Edge.OneCreditMessageForManyCredits); a mailbox holds at most System::mailbox_bound messages of edges.
+// (EdgeTest.OneCreditMessageForManyCredits); a mailbox holds at most System::mailbox_bound messages of edges.
 #pragma once
 
 #include <atomic>

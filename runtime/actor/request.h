@@ -9,7 +9,7 @@
 //
 // Errors: kUnavailable when the target has ended before it answered (or before it was asked), with its cause;
 // kAborted when the Answer was dropped without a reply. Invariant: exactly one Answered for each ask
-// (Request.GetsExactlyOneAnswer). There is no time-out: use send_after.
+// (RequestTest.GetsExactlyOneAnswer). There is no time-out: use send_after.
 #pragma once
 
 #include <atomic>

@@ -3,7 +3,7 @@
 //
 // Acts:  ActorEnded -> outcome, StopNow to all others;  JobFinished -> StopRequested to all.
 // Invariant: the outcome names the first actor that failed, and then the others in order
-// (Supervisor.NamesTheFirstFailure).
+// (SupervisorTest.NamesTheFirstFailure).
 #pragma once
 
 #include "runtime/actor/system_core.h"

@@ -3,7 +3,7 @@
 // A slot goes free -> taken -> sent -> delivered -> returned -> reclaimed (free again), so at any instant
 //   free + (taken - reclaimed) = capacity     and     taken >= sent >= delivered >= returned >= reclaimed.
 // `free` is the length of the sender's real list of free slots, not a difference, so the sum is a check and
-// no tautology (Edge.CreditsPlusInFlightIsTheCapacityAfterEveryEvent).
+// no tautology (Graph.KeepsItsCreditsUnderEveryOrderOfEvents).
 #pragma once
 
 #include <atomic>

@@ -4,8 +4,8 @@
 // a time; readers by any thread at any time. Writers never lock, never wait: a few relaxed stores; the
 // sender's share is one atomic add. Limits: sizeof(Probe) <= 16 KiB (static_assert); kTypes message types an
 // actor; the last kEvents events; the age and type of the kStamps oldest messages of the mailbox. Invariants:
-// sent = handled + dead + depth (Probe.EveryMessageIsSomewhere); the ring says how many events it lost
-// (Probe.CountsTheEventsItLost, CASES A24).
+// sent = handled + dead + depth (ProbeTest.EveryMessageIsSomewhere); the ring says how many events it lost
+// (ProbeTest.CountsTheEventsItLost, CASES A24).
 #pragma once
 
 #include <array>

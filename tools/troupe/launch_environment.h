@@ -1,5 +1,7 @@
 // What the launcher tells each rank: TROUPE_* (comm/join/environment.h reads them) and the same in torchrun's words for other
 // programs.
+// Threads: the launcher's; resolves names, so it may wait for DNS. Owns: nothing; a free port is one that was free when it was asked for.
+// Errors: none: an address that cannot be found out is empty, and the host's agent finds the launcher by its ssh connection.
 #pragma once
 
 #include <string>

@@ -2,7 +2,7 @@
 //
 // A host is a name, an address or USER@NAME; an IPv6 address with a number after it stands in brackets, [::1]:2. A host that is named
 // again adds its ranks to the first time, as with Open MPI: a:2,b,a:2 is a:4,b. The names of this machine are one host.
-// Errors: kInvalidArgument, naming the host, or every bad line of the file; kNotFound if there is no such file.
+// Threads: any. Errors: kInvalidArgument, naming the host, or every bad line of the file; kNotFound if there is no such file.
 #pragma once
 
 #include <string>
