@@ -97,7 +97,11 @@ void JobWorld::give_up(const Status& why) {
 
 Status JobWorld::leave(const Status& outcome) {
   end_watch();
-  for (auto& transport : owned_) transport->stop(outcome);
+  for (auto& transport : owned_) {
+    transport->stop(outcome);
+    if (const auto refused = transport->counters().refused; refused > 0)
+      log_warning(absl::StrCat("rank ", transport->rank().value, " refused ", refused, refused == 1 ? " frame" : " frames", " in all"));
+  }
   if (!joined_) return ok();
   if (!outcome.ok()) return joined_->abort(outcome);
   return joined_->leave(after(kLeaveDeadline));
