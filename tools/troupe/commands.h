@@ -37,7 +37,8 @@ struct ManifestArguments {
   std::vector<std::string> overrides;
   std::string binary = "troupe";       // where the nodes find it
   int ranks = 0;                       // of the job; 0: one for each replica
-  int ranks_per_node = 8, cpus_per_rank = 1;
+  int cpus_per_rank = 1;
+  int ranks_per_node = 8;              // at most, Slurm
   std::string time, partition;         // Slurm
   std::string image, mount = "/shared", claim = "shared";  // Kubernetes: the folder that all ranks see
 };

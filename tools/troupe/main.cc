@@ -111,12 +111,12 @@ void declare_manifest(CLI::App& app, ManifestArguments& a) {
   app.add_option("--set", a.overrides, "--section.key=value for train; may be repeated")->take_all()->allow_extra_args(false);
   app.add_option("--binary", a.binary, "where the nodes find this program")->capture_default_str();
   app.add_option("--ranks", a.ranks, "of the job; left out: one for each replica")->check(kPositive);
-  app.add_option("--ranks-per-node", a.ranks_per_node, "at most")->capture_default_str()->check(kPositive);
   app.add_option("--cpus-per-rank", a.cpus_per_rank, "cores of a rank")->capture_default_str()->check(kPositive);
 }
 
 void declare_manifest_slurm(CLI::App& app, ManifestArguments& a) {
   declare_manifest(app, a);
+  app.add_option("--ranks-per-node", a.ranks_per_node, "at most")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--time", a.time, "limit, such as 1-00:00:00");
   app.add_option("--partition", a.partition, "of the cluster");
 }
@@ -215,7 +215,7 @@ void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& 
   });
   CLI::App& manifest = commands.group("manifest", "print what starts a config's job on a cluster");
   commands.add(manifest, "slurm", "a batch script for sbatch", manifest_slurm, declare_manifest_slurm);
-  commands.add(manifest, "kubernetes", "an indexed Job and its Service, for kubectl apply", manifest_kubernetes, declare_manifest_kubernetes);
+  commands.add(manifest, "kubernetes", "an indexed Job with its Service and Secret, for kubectl apply", manifest_kubernetes, declare_manifest_kubernetes);
   commands.add("plan", "print placement, edges, credits, memory and cost of a config", plan, [](CLI::App& app_of_plan, ConfigArguments& a) {
     app_of_plan.add_option("--processes", a.processes, "of the job; left out: one for each replica")->check(kPositive);
   });

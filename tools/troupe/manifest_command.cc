@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "actors/plan/job_config.h"
 #include "actors/plan/placement.h"
+#include "comm/join/secret.h"
 #include "tools/troupe/commands.h"
 
 namespace troupe::tool {
@@ -14,7 +15,7 @@ struct Job {
   plan::JobConfig config;
   std::string name;          // letters, digits and '-': what Kubernetes allows
   std::string command;       // troupe train CONFIG OVERRIDES, for a shell
-  int ranks = 1, per_node = 1, nodes = 1;
+  int ranks = 1;
 };
 
 // For a POSIX shell.
@@ -35,12 +36,6 @@ StatusOr<Job> job_of(const ManifestArguments& arguments) {
   const auto& parallelism = job.config.parallelism;
   TROUPE_ASSIGN_OR_RETURN(const auto placement, plan::Placement::of(parallelism.data_parallel, parallelism.pipeline, arguments.ranks));
   job.ranks = placement.world();
-  job.per_node = std::min(job.ranks, arguments.ranks_per_node);
-  if (job.ranks % job.per_node != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--ranks-per-node ", job.per_node, " does not divide the ", job.ranks,
-                                                   " ranks of the job: all nodes get as many"));
-  }
-  job.nodes = job.ranks / job.per_node;
   job.command = quoted(arguments.binary) + " train " + quoted(arguments.config);
   for (const auto& word : arguments.overrides) absl::StrAppend(&job.command, " ", quoted(word));
   return job;
@@ -51,10 +46,15 @@ StatusOr<Job> job_of(const ManifestArguments& arguments) {
 // For sbatch. The secret is drawn when the job starts, so that a rank is known by more than what anybody can guess.
 Status manifest_slurm(const ManifestArguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(const Job job, job_of(arguments));
+  const int per_node = std::min(job.ranks, arguments.ranks_per_node);
+  if (job.ranks % per_node != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--ranks-per-node ", per_node, " does not divide the ", job.ranks,
+                                                   " ranks of the job: all nodes get as many"));
+  }
   std::string text = absl::StrFormat(
       "#!/bin/bash\n#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n#SBATCH --ntasks=%d\n#SBATCH --ntasks-per-node=%d\n#SBATCH --cpus-per-task=%d\n"
       "#SBATCH --output=%s-%%j.log\n#SBATCH --signal=TERM@120\n",
-      job.name, job.nodes, job.ranks, job.per_node, arguments.cpus_per_rank, job.name);
+      job.name, job.ranks / per_node, job.ranks, per_node, arguments.cpus_per_rank, job.name);
   if (!arguments.time.empty()) absl::StrAppend(&text, "#SBATCH --time=", arguments.time, "\n");
   if (!arguments.partition.empty()) absl::StrAppend(&text, "#SBATCH --partition=", arguments.partition, "\n");
   absl::StrAppend(&text,
@@ -65,22 +65,26 @@ Status manifest_slurm(const ManifestArguments& arguments) {
   return ok();
 }
 
-// An indexed Job and the headless Service by which its first pod is found; a rank for each pod.
+// An indexed Job and the headless Service by which its first pod is found; a rank for each pod. The secret is drawn here, since the pods
+// have to be told the same.
 Status manifest_kubernetes(const ManifestArguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(const Job job, job_of(arguments));
   if (arguments.image.empty()) return absl::InvalidArgumentError("--image is not given: name a container image that has the binary, as --binary says");
   std::string command;
   for (const char c : "export RANK=$JOB_COMPLETION_INDEX; exec " + job.command) command += c == '\\' || c == '"' ? std::string("\\") + c : std::string(1, c);
   std::printf(
+      "apiVersion: v1\nkind: Secret\nmetadata:\n  name: %1$s\nstringData:\n  job: \"%8$s\"\n---\n"
       "apiVersion: v1\nkind: Service\nmetadata:\n  name: %1$s\nspec:\n  clusterIP: None\n  selector:\n    job-name: %1$s\n---\n"
       "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: %1$s\nspec:\n  completionMode: Indexed\n  completions: %2$d\n  parallelism: %2$d\n"
       "  backoffLimit: 0\n  template:\n    spec:\n      subdomain: %1$s\n      restartPolicy: Never\n      terminationGracePeriodSeconds: 120\n"
       "      containers:\n      - name: rank\n        image: %3$s\n        command: [\"/bin/sh\", \"-c\", \"%4$s\"]\n        env:\n"
       "        - {name: WORLD_SIZE, value: \"%2$d\"}\n        - {name: LOCAL_RANK, value: \"0\"}\n        - {name: LOCAL_WORLD_SIZE, value: \"1\"}\n"
       "        - {name: MASTER_ADDR, value: \"%1$s-0.%1$s\"}\n        - {name: MASTER_PORT, value: \"29500\"}\n"
+      "        - {name: TROUPE_SECRET, valueFrom: {secretKeyRef: {name: %1$s, key: job}}}\n"
       "        resources:\n          requests: {cpu: \"%5$d\"}\n"
       "        volumeMounts:\n        - {name: shared, mountPath: %6$s}\n      volumes:\n      - name: shared\n        persistentVolumeClaim: {claimName: %7$s}\n",
-      job.name.c_str(), job.ranks, arguments.image.c_str(), command.c_str(), arguments.cpus_per_rank, arguments.mount.c_str(), arguments.claim.c_str());
+      job.name.c_str(), job.ranks, arguments.image.c_str(), command.c_str(), arguments.cpus_per_rank, arguments.mount.c_str(), arguments.claim.c_str(),
+      comm::make_secret().c_str());
   return ok();
 }
 
