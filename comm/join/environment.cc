@@ -350,6 +350,13 @@ StatusOr<Place> find_place(const EnvironmentLookup& environment) {
           absl::StrCat("TROUPE_STORE=", variables.text("TROUPE_STORE"),
                        " is set but TROUPE_RANK is not: start the job with troupe launch, or unset it to run alone"));
     }
+    // Else each of its processes would be a job of its own. A step of Slurm's with one task has it too, and is alone.
+    if (variables.has("PMIX_RANK") && !slurm_step(variables)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "PMIX_RANK=", variables.text("PMIX_RANK"), " is set by a launcher whose environment does not say how many ranks the job has: start with "
+          "mpirun, srun or troupe launch, set RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun does, or "
+          "unset PMIX_RANK to run alone"));
+    }
     Place alone;
     alone.found_in = "alone";
     return alone;

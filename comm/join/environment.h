@@ -4,7 +4,8 @@
 // variables), Slurm's srun, Open MPI's mpirun. One may have started another (srun torchrun, srun or mpirun troupe launch, mpirun in a
 // Slurm step): the innermost counts, and found_in names those around it. That is `troupe launch` or torchrun, known by TORCHELASTIC_*; else
 // mpirun; else srun. RANK and the like without TORCHELASTIC_* may be anybody's: they must agree with what the others say, as `troupe launch`
-// and torchrun with each other. The first of those named here then says where the store is. Nothing set: the process is alone.
+// and torchrun with each other. The first of those named here then says where the store is. Nothing set: the process is alone. PMIx is
+// understood as far as mpirun and srun speak of it in their own variables; PMIX_RANK alone is an error.
 //   TROUPE_STORE=host:port and TROUPE_SECRET may be set beside any of them, and win.
 // Without our launcher a host with several ranks, in a job of several hosts, has a relay (store_relay.h) in its first rank, or the store in
 // rank 0; with it, where TROUPE_RELAY says.
