@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "comm/transport.h"
 #include "comm/ucx/loopback.h"
 #include "comm/ucx/wire.h"
@@ -33,9 +34,25 @@ constexpr std::array kSettings{
     Setting{"TCP_RX_SEG_SIZE", "528K"},
 };
 
+// UCX 1.13 reads these from the environment alone.
+constexpr std::array kVariables{
+    // Else a bulk is copied through the shared memory queue where failures are to be reported, by both sides' cores: half as fast as one
+    // copy by the receiver, and with busy cores (they compute) slower by far.
+    Setting{"UCX_CMA_MEMORY_INVALIDATE", "y"},
+    // Else the progress thread, and with it all heartbeats, stands still while it connects to a host that is gone.
+    Setting{"UCX_TCP_CONN_NB", "y"},
+};
+
 Status checked(ucs_status_t status, const char* what) {
   if (status == UCS_OK) return ok();
   return absl::UnavailableError(absl::StrCat("UCX could not ", what, ": ", ucs_status_string(status)));
+}
+
+// "unused env variable: ...", where what would read it is not in use. Of others' variables people shall hear.
+bool says_ours_are_unused(std::string text) {
+  if (!text.starts_with("unused env variable")) return false;
+  for (const Setting& variable : kVariables) text = absl::StrReplaceAll(text, {{variable.name, ""}});
+  return absl::StrReplaceAll(text, {{"UCX_WARN_UNUSED_ENV_VARS", ""}}).find("UCX_") == std::string::npos;
 }
 
 // UCX would write to stdout, where results go. What is an error to it, a peer that is gone, is none to us.
@@ -47,7 +64,7 @@ ucs_log_func_rc_t log_for_ucx(const char*, unsigned, const char*, ucs_log_level_
   const bool no_reader = std::any_of(kSettings.begin(), kSettings.end(), [&](const Setting& setting) {
     return std::strstr(text.data(), setting.name) != nullptr;
   });
-  if (no_reader) return UCS_LOG_FUNC_RC_STOP;
+  if (no_reader || says_ours_are_unused(text.data())) return UCS_LOG_FUNC_RC_STOP;
   // A peer that has just ended takes its shared memory along; that it is down is reported as that.
   const bool peer_ended = std::strstr(text.data(), "remote FIFO") != nullptr || std::strstr(text.data(), "open(file_name=/proc/") != nullptr ||
                           std::strstr(text.data(), "shmat(") != nullptr;
@@ -65,11 +82,7 @@ void tame_ucx() {
         ucs_debug_disable_signal(signal);
     }
     ucs_log_push_handler(&log_for_ucx);
-    // Else a bulk is copied through the shared memory queue where failures are to be reported, by both sides' cores: half as fast as one
-    // copy by the receiver, and with busy cores (they compute) slower by far. UCX 1.13 reads this setting from the environment alone.
-    setenv("UCX_CMA_MEMORY_INVALIDATE", "y", /*overwrite=*/0);
-    // Else the progress thread, and with it all heartbeats, stands still while it connects to a host that is gone. The same goes for it.
-    setenv("UCX_TCP_CONN_NB", "y", /*overwrite=*/0);
+    for (const Setting& variable : kVariables) setenv(variable.name, variable.value, /*overwrite=*/0);
     return true;
   }();
   static_cast<void>(tamed);
