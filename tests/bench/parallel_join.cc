@@ -75,6 +75,7 @@ Status measure_join(const ParallelOptions& options, Rows& rows) {
     execl(program.c_str(), program.c_str(), "launch", "--nproc", count.c_str(), "--", program.c_str(), "train", config.c_str(), nullptr);
     _exit(127);
   }
+  if (launcher < 0) return absl::ResourceExhaustedError("no process can be made for the launcher");
   // Of the moments at which most ranks were there, the one at which they held most.
   std::vector<double> memory;
   int status = 0;
@@ -100,7 +101,8 @@ Status measure_join(const ParallelOptions& options, Rows& rows) {
   if (!well) return absl::UnavailableError(absl::StrCat("a job of ", count, " processes failed after ", s, " s; its last line: ", said));
   rows.push_back({"parallel.join", s, "s", 60, 0,
                   absl::StrCat(count, " processes started by troupe launch join, train 3 steps of ", job.model,
-                               ", save, leave: from the launcher's start to its end; at most")});
+                               ", save, leave: from the launcher's start to its end; heartbeats may be 30 s late, as the ranks "
+                               "outnumber the cores; at most")});
   rows.push_back(
       {"parallel.join.memory", memory.empty() ? 0 : median(memory) / (1 << 20), "MiB", 0,
        memory.empty() ? 0 : *std::max_element(memory.begin(), memory.end()) / (1 << 20),

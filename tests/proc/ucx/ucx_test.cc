@@ -75,7 +75,9 @@ class PeerProcess {
     close(from_);
   }
 
-  void signal(int number) { ::kill(pid_, number); }
+  void signal(int number) {
+    if (pid_ > 0) ::kill(pid_, number);  // one that was never started is nobody, and not everybody
+  }
   // Reaped at once: a zombie still looks alive to UCX, over shared memory.
   void kill() {
     signal(SIGKILL);
