@@ -3,6 +3,7 @@
 #include "actors/control/end_meeting.h"
 #include "runtime/base/check.h"
 #include "runtime/device/host_stream.h"
+#include "runtime/trace/state_file.h"
 
 namespace troupe::actors {
 namespace {
@@ -57,6 +58,7 @@ FarEdges& JobGraph::far() {
 
 Status JobGraph::run() {
   system_->start();
+  const trace::StateFile state([this] { return system_->probes().snapshot(); });
   if (!transport_) return system_->wait();
   Status status = transport_->start();
   if (!status.ok()) end_.send(End::Lost{status});

@@ -6,7 +6,7 @@
 //   status = graph.run();
 //
 // finish_job() by any actor of any process ends the job everywhere: the actors of all processes are asked to stop. So does the first
-// failure, with its cause.
+// failure, with its cause. Meanwhile a launcher is told what this process's actors do (runtime/trace/state_file.h), for the report if it dies.
 //
 // Threads: one makes, runs and destroys; lost by any. Owns: System, edges and their stream, not the transport, which it starts and stops.
 // Errors: run gives the first failure of the job, wherever it was: a peer that is gone is named with its first cause.

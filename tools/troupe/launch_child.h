@@ -16,7 +16,7 @@ namespace troupe::tool {
 struct Ending {
   int code = 0;    // of exit, if signal is 0
   int signal = 0;
-  std::string last_state{};  // what it had written down of itself (state_file.h); the first line says when
+  std::string last_state{};  // what it had written down of itself (runtime/trace/state_file.h); the first line says when
   bool failed() const { return code != 0 || signal != 0; }
   int exit_code() const { return signal != 0 ? 128 + signal : code; }
   std::string text() const;  // "exited with code 3", "died of signal 9 (SIGKILL)"

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "tools/troupe/state_file.h"
+#include "runtime/trace/state_file.h"
 
 namespace troupe::tool {
 namespace {
@@ -42,7 +42,7 @@ void LocalCrew::start(const std::vector<RankStart>& ranks, const std::vector<std
     std::vector<std::string> variables{absl::StrCat(kMarkVariable, "=", guard_.mark())};
     if (!guard_.folder().empty()) {
       if (std::getenv("UCX_POSIX_DIR") == nullptr) variables.push_back(absl::StrCat("UCX_POSIX_DIR=", guard_.folder()));
-      variables.push_back(absl::StrCat(kStateFileVariable, "=", state_path(rank.rank)));
+      variables.push_back(absl::StrCat(trace::kStateFileVariable, "=", state_path(rank.rank)));
     }
     variables.insert(variables.end(), rank.variables.begin(), rank.variables.end());
     auto child = start_child({program, variables}, guard_);
@@ -100,7 +100,7 @@ void LocalCrew::reap() {
     }
     close_one(member.child.out);
     close_one(member.child.err);
-    if (!guard_.folder().empty()) ending.last_state = read_state(state_path(member.rank));
+    if (!guard_.folder().empty()) ending.last_state = trace::read_state(state_path(member.rank));
     listener_.on_ended(member.rank, ending);
   }
   leftovers_.look();

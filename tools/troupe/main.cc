@@ -116,7 +116,7 @@ void declare_manifest(CLI::App& app, ManifestArguments& a) {
 
 void declare_manifest_slurm(CLI::App& app, ManifestArguments& a) {
   declare_manifest(app, a);
-  app.add_option("--ranks-per-node", a.ranks_per_node, "at most")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--ranks-per-node", a.ranks_per_node, "at most")->capture_default_str()->check(kPositive);
   app.add_option("--time", a.time, "limit, such as 1-00:00:00");
   app.add_option("--partition", a.partition, "of the cluster");
 }

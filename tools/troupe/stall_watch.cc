@@ -5,7 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/base/log.h"
-#include "tools/troupe/state_file.h"
+#include "runtime/trace/state_file.h"
 
 namespace troupe::tool {
 namespace {
@@ -57,7 +57,7 @@ void StallWatch::look() {
   const double waited_s = std::chrono::duration<double>(now - since_).count();
   if (waited_s < say_after_s_) return;
   say_after_s_ = 2 * waited_s;
-  job_.report_collectives([waited_s, actors = state_text(snapshot)](const auto& open) { say(waited_s, actors, open); });
+  job_.report_collectives([waited_s, actors = trace::state_text(snapshot)](const auto& open) { say(waited_s, actors, open); });
 }
 
 }  // namespace troupe::tool

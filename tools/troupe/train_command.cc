@@ -9,10 +9,10 @@
 #include "comm/world/job_world.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/log.h"
+#include "runtime/trace/state_file.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/signal_watch.h"
 #include "tools/troupe/stall_watch.h"
-#include "tools/troupe/state_file.h"
 
 namespace troupe::tool {
 namespace {
@@ -58,7 +58,7 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
     TROUPE_ASSIGN_OR_RETURN(auto replicas, actors::LocalReplicas::create(planned.job, planned.plan, world, options, job_world.transports()));
     signals.watch(replicas->leader());
     announce();
-    const StateFile state([&leader = replicas->leader()] { return leader.system().probes().snapshot(); });
+    const trace::StateFile state([&leader = replicas->leader()] { return leader.system().probes().snapshot(); });
     const Status status = replicas->run();
     signals.end();
     return status;
@@ -68,8 +68,8 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
   TROUPE_ASSIGN_OR_RETURN(auto job, actors::TrainingJob::create(planned.job, planned.plan, world, options));
   signals.watch(*job);
   announce();
+  const trace::StateFile state([&job = *job] { return job.system().probes().snapshot(); });
   job->start();
-  const StateFile state([&job = *job] { return job.system().probes().snapshot(); });
   const StallWatch stalls(*job);
   job_world.watch([&job = *job](Rank rank, const Status& cause) { job.peer_went_down(rank, cause); });
   const Status status = job->wait();

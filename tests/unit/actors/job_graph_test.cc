@@ -3,12 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <thread>
 
 #include "comm/local/local_transport.h"
 #include "runtime/base/first_cause.h"
+#include "runtime/trace/state_file.h"
 
 namespace troupe::test {
 namespace {
@@ -172,6 +175,21 @@ TEST(JobGraph, AloneIsASystem) {
   connect(sender.out, graph.system().add<Checker<Number>>("checker", 3, right).in, {.credits = 1});
   EXPECT_TRUE(graph.run().ok());
   EXPECT_EQ(right, 3);
+}
+
+// What `troupe launch` says of a rank that has died, also of a user's program.
+TEST(JobGraph, WritesDownWhatItsActorsDoWhereALauncherAsks) {
+  std::string path = testing::TempDir() + "/state-XXXXXX";
+  close(mkstemp(path.data()));
+  setenv(trace::kStateFileVariable, path.c_str(), 1);
+  {
+    JobGraph graph(nullptr);
+    graph.system().add<Failing>("failing");
+    EXPECT_FALSE(graph.run().ok());
+  }
+  unsetenv(trace::kStateFileVariable);
+  EXPECT_THAT(trace::read_state(path), testing::AllOf(HasSubstr("s before its end\n"), HasSubstr("failing: failed: "), HasSubstr("a planted failure")));
+  unlink(path.c_str());
 }
 
 }  // namespace

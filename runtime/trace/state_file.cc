@@ -1,4 +1,4 @@
-#include "tools/troupe/state_file.h"
+#include "runtime/trace/state_file.h"
 
 #include <chrono>
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace troupe::tool {
+namespace troupe::trace {
 namespace {
 
 using namespace std::chrono_literals;
@@ -23,11 +23,11 @@ std::string path_from_environment() {
 
 }  // namespace
 
-std::string state_text(const trace::Snapshot& snapshot) {
+std::string state_text(const Snapshot& snapshot) {
   std::string text;
   for (const auto& actor : snapshot.actors) {
-    if (actor.state == trace::State::kIdle && actor.depth == 0) continue;
-    absl::StrAppend(&text, actor.name, ": ", trace::name(actor.state));
+    if (actor.state == State::kIdle && actor.depth == 0) continue;
+    absl::StrAppend(&text, actor.name, ": ", name(actor.state));
     if (!actor.detail.empty()) absl::StrAppend(&text, " ", actor.detail);
     if (actor.number >= 0) absl::StrAppend(&text, " ", actor.number);
     absl::StrAppend(&text, absl::StrFormat(" for %.3f s", static_cast<double>(actor.since_ns) * 1e-9));
@@ -41,7 +41,7 @@ std::string state_text(const trace::Snapshot& snapshot) {
   return text.substr(0, kStateBytesMost);
 }
 
-StateFile::StateFile(std::function<trace::Snapshot()> snapshot) : path_(path_from_environment()), snapshot_(std::move(snapshot)) {
+StateFile::StateFile(std::function<Snapshot()> snapshot) : path_(path_from_environment()), snapshot_(std::move(snapshot)) {
   if (path_.empty()) return;
   write();  // whoever is killed at its first step has said something
   thread_ = std::thread([this] {
@@ -80,4 +80,4 @@ std::string read_state(const std::string& path) {
   return text.empty() ? "" : absl::StrFormat("%.1f s before its end\n%s", std::max(age.count(), 0.0), text);
 }
 
-}  // namespace troupe::tool
+}  // namespace troupe::trace

@@ -13,18 +13,18 @@
 
 #include "runtime/trace/snapshot.h"
 
-namespace troupe::tool {
+namespace troupe::trace {
 
 inline constexpr const char* kStateFileVariable = "TROUPE_STATE_FILE";
 inline constexpr std::size_t kStateBytesMost = 8 << 10;
 
 // A line for each actor that is not idle, and for each that has failed.
-std::string state_text(const trace::Snapshot& snapshot);
+std::string state_text(const Snapshot& snapshot);
 
 class StateFile {
  public:
   // `snapshot` is called on this object's thread until it is destroyed.
-  explicit StateFile(std::function<trace::Snapshot()> snapshot);
+  explicit StateFile(std::function<Snapshot()> snapshot);
   ~StateFile();
   StateFile(const StateFile&) = delete;
   StateFile& operator=(const StateFile&) = delete;
@@ -33,7 +33,7 @@ class StateFile {
   void write() const;
 
   const std::string path_;
-  const std::function<trace::Snapshot()> snapshot_;
+  const std::function<Snapshot()> snapshot_;
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;
@@ -43,4 +43,4 @@ class StateFile {
 // For the launcher: the text with its age; empty if the rank wrote none.
 std::string read_state(const std::string& path);
 
-}  // namespace troupe::tool
+}  // namespace troupe::trace
