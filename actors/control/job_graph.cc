@@ -58,7 +58,7 @@ FarEdges& JobGraph::far() {
 
 Status JobGraph::run() {
   system_->start();
-  const trace::StateFile state([this] { return system_->probes().snapshot(); });
+  const trace::StateFile state([this] { return trace::state_text(system_->probes().snapshot()); });
   if (!transport_) return system_->wait();
   Status status = transport_->start();
   if (!status.ok()) end_.send(End::Lost{status});

@@ -11,20 +11,24 @@ StatusOr<std::unique_ptr<LocalReplicas>> LocalReplicas::create(const plan::JobCo
                                                                const JobOptions& options,
                                                                const std::vector<comm::Transport*>& transports) {
   auto made = std::make_unique<LocalReplicas>();
-  for (std::size_t rank = 0; rank < transports.size(); ++rank) {
+  for (std::size_t i = 0; i < std::max<std::size_t>(1, transports.size()); ++i) {
     World own = world;
-    own.transport = transports[rank];
+    if (!transports.empty()) own.transport = transports[i];
     TROUPE_ASSIGN_OR_RETURN(auto replica, TrainingJob::create(job, plan, own, options));
     made->jobs_.push_back(std::move(replica));
   }
   return made;
 }
 
-Status LocalReplicas::run() {
+void LocalReplicas::start() {
+  for (const auto& job : jobs_) job->start();
+}
+
+Status LocalReplicas::wait() {
   std::vector<Status> ends(jobs_.size());
   std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < jobs_.size(); ++rank) {
-    threads.emplace_back([&, rank] { ends[rank] = jobs_[rank]->run(); });
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    threads.emplace_back([&, i] { ends[i] = jobs_[i]->wait(); });
   }
   for (auto& thread : threads) thread.join();
   for (const auto& end : ends) {
@@ -33,6 +37,11 @@ Status LocalReplicas::run() {
   }
   const auto failed = std::find_if(ends.begin(), ends.end(), [](const Status& end) { return !end.ok(); });
   return failed == ends.end() ? ok() : *failed;
+}
+
+Status LocalReplicas::run() {
+  start();
+  return wait();
 }
 
 }  // namespace troupe::actors

@@ -23,7 +23,7 @@ std::string path_from_environment() {
 
 }  // namespace
 
-std::string state_text(const Snapshot& snapshot) {
+std::string state_text(const Snapshot& snapshot, std::size_t bytes_most) {
   std::string text;
   for (const auto& actor : snapshot.actors) {
     if (actor.state == State::kIdle && actor.depth == 0) continue;
@@ -38,10 +38,10 @@ std::string state_text(const Snapshot& snapshot) {
     if (stone.cause != "OK") absl::StrAppend(&text, stone.name, ": failed: ", stone.cause, "\n");
   }
   if (text.empty()) text = absl::StrCat("all ", snapshot.actors.size(), " actors idle\n");
-  return text.substr(0, kStateBytesMost);
+  return text.substr(0, bytes_most);
 }
 
-StateFile::StateFile(std::function<Snapshot()> snapshot) : path_(path_from_environment()), snapshot_(std::move(snapshot)) {
+StateFile::StateFile(std::function<std::string()> text) : path_(path_from_environment()), text_(std::move(text)) {
   if (path_.empty()) return;
   write();  // whoever is killed at its first step has said something
   thread_ = std::thread([this] {
@@ -64,7 +64,7 @@ StateFile::~StateFile() {
 // Whole or not at all: the launcher reads at any time. What cannot be written is not missed by the job.
 void StateFile::write() const {
   const std::string fresh = path_ + ".new";
-  std::ofstream(fresh, std::ios::binary | std::ios::trunc) << state_text(snapshot_());
+  std::ofstream(fresh, std::ios::binary | std::ios::trunc) << text_();
   std::rename(fresh.c_str(), path_.c_str());
 }
 

@@ -18,13 +18,13 @@ namespace troupe::trace {
 inline constexpr const char* kStateFileVariable = "TROUPE_STATE_FILE";
 inline constexpr std::size_t kStateBytesMost = 8 << 10;
 
-// A line for each actor that is not idle, and for each that has failed.
-std::string state_text(const Snapshot& snapshot);
+// A line for each actor that is not idle, and for each that has failed; so many bytes at most.
+std::string state_text(const Snapshot& snapshot, std::size_t bytes_most = kStateBytesMost);
 
 class StateFile {
  public:
-  // `snapshot` is called on this object's thread until it is destroyed.
-  explicit StateFile(std::function<Snapshot()> snapshot);
+  // `text` is called by the maker, then on this object's thread until it is destroyed; at most kStateBytesMost of it are read.
+  explicit StateFile(std::function<std::string()> text);
   ~StateFile();
   StateFile(const StateFile&) = delete;
   StateFile& operator=(const StateFile&) = delete;
@@ -33,7 +33,7 @@ class StateFile {
   void write() const;
 
   const std::string path_;
-  const std::function<Snapshot()> snapshot_;
+  const std::function<std::string()> text_;
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;

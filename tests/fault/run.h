@@ -1,6 +1,7 @@
 // A tiny training run in child processes, for the tests of this folder.
 #pragma once
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -63,6 +64,15 @@ class TinyRun {
   TemporaryFolder folder_;
   std::string corpus_;
 };
+
+// SIGQUIT shows what every actor waits for: until the ledger waits for the first step.
+inline bool is_in_its_first_step(ToolProcess& process) {
+  const auto says = [&](const char* text) { return process.err().find(text) != std::string::npos; };
+  return wait_until([&] { return says("parameters") || !process.running(); }) && wait_until([&] {
+           process.signal(SIGQUIT);
+           return says("waiting for input from loss") || !process.running();
+         }) && process.running();
+}
 
 // Folders of saves that are being written, or were when the run was killed.
 inline bool save_under_way(const std::string& output) {

@@ -40,15 +40,6 @@ TEST_P(Signal, FinishesTheStepSavesAndGoesOnBitwise) {
   EXPECT_EQ(steps_of(output), steps_of(run.output("whole")));
 }
 
-// SIGQUIT shows what every actor waits for: until the ledger waits for the first step.
-bool is_in_its_first_step(ToolProcess& process) {
-  const auto says = [&](const char* text) { return process.err().find(text) != std::string::npos; };
-  return wait_until([&] { return says("parameters") || !process.running(); }) && wait_until([&] {
-           process.signal(SIGQUIT);
-           return says("waiting for input from loss") || !process.running();
-         }) && process.running();
-}
-
 TEST_P(Signal, TheSecondStopsAtOnce) {
   const TinyRun run;
   // A step of many micro-batches, so that it would go on for long.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/trace/text.h"
 #include "tools/troupe/ignored_signals.h"
+#include "tools/troupe/text_by_rank.h"
 
 namespace troupe::tool {
 namespace {
@@ -34,9 +35,9 @@ Status SignalWatch::met(comm::JobWorld& world) {
   return cancel_.status();
 }
 
-void SignalWatch::watch(actors::TrainingJob& job) {
+void SignalWatch::watch(actors::LocalReplicas& ranks) {
   const std::lock_guard lock(mutex_);
-  job_ = &job;
+  ranks_ = &ranks;
 }
 
 void SignalWatch::end() {
@@ -57,8 +58,8 @@ void SignalWatch::run() {
     if (ending_) return;
     if (ignored_at_start(signal)) continue;
     if (signal == SIGQUIT) {
-      std::fputs(job_ ? trace::to_text(job_->system().probes().snapshot()).c_str() : "troupe: no actors yet\n", stderr);
-    } else if (job_) {
+      std::fputs(ranks_ ? text_by_rank(*ranks_, trace::to_text).c_str() : "troupe: no actors yet\n", stderr);
+    } else if (ranks_) {
       stop_job(signal);
     } else {
       return end_process(signal, lock);
@@ -84,7 +85,7 @@ void SignalWatch::stop_job(int signal) {
     first_ = signal;
     first_at_ = now;
   }
-  job_->request_stop(absl::StrCat("signal ", name_of(signal)));
+  ranks_->request_stop(absl::StrCat("signal ", name_of(signal)));
 }
 
 }  // namespace troupe::tool

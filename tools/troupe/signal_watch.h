@@ -17,7 +17,7 @@
 #include <mutex>
 #include <thread>
 
-#include "actors/train/training_job.h"
+#include "actors/train/local_replicas.h"
 #include "comm/join/cancel.h"
 #include "comm/world/job_world.h"
 
@@ -35,7 +35,7 @@ class SignalWatch {
   // The ranks have met, and no call of `world` follows until watch() or end(). kCancelled if a signal has come.
   Status met(comm::JobWorld& world);
   // There is a job: signals are its from now on.
-  void watch(actors::TrainingJob& job);
+  void watch(actors::LocalReplicas& ranks);
   // Before the job and the world end: a signal that comes later finds nobody to stop.
   void end();
   // What has ended the process before there was a job; 0: nothing. After end().
@@ -52,7 +52,7 @@ class SignalWatch {
   std::condition_variable ended_;
   bool ending_ = false;
   comm::JobWorld* world_ = nullptr;
-  actors::TrainingJob* job_ = nullptr;
+  actors::LocalReplicas* ranks_ = nullptr;
   int early_ = 0;
   int first_ = 0;  // that asked the job to end
   std::chrono::steady_clock::time_point first_at_;

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "actors/train/local_replicas.h"
 #include "actors/train/peak.h"
-#include "actors/train/training_job.h"
 #include "comm/world/job_world.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/log.h"
@@ -13,6 +12,7 @@
 #include "tools/troupe/commands.h"
 #include "tools/troupe/signal_watch.h"
 #include "tools/troupe/stall_watch.h"
+#include "tools/troupe/text_by_rank.h"
 
 namespace troupe::tool {
 namespace {
@@ -46,33 +46,23 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
   if (job_world.leads()) {
     options.peak_flops_per_s = actors::measure_matmul_peak(world.kernels, planned.plan.geometry.compute, planned.plan.threads);
   }
-  const auto announce = [&] {  // the folder is ours, the memory is there
-    if (!job_world.leads()) return;
+  world.node_of = job_world.node_of();
+  TROUPE_ASSIGN_OR_RETURN(const auto ranks, actors::LocalReplicas::create(planned.job, planned.plan, world, options, job_world.transports()));
+  if (job_world.leads()) {  // the folder is ours, the memory is there
     log_info(absl::StrCat(planned.plan.parameters, " parameters, ", planned.plan.replicas, " replica(s) of ", planned.plan.stages.size(),
                           " stage(s) in ", job_world.place().world, " process(es), ", planned.plan.threads, " threads a rank, kernels ",
                           world.kernels.name, ", output ", planned.job.job.output));
     log_info(absl::StrCat("mfu = flops of a step / ranks / step_s / ", static_cast<std::int64_t>(options.peak_flops_per_s / 1e9),
                           " GFLOP/s, the best matrix product measured now"));
-  };
-  if (job_world.transports().size() > 1) {
-    TROUPE_ASSIGN_OR_RETURN(auto replicas, actors::LocalReplicas::create(planned.job, planned.plan, world, options, job_world.transports()));
-    signals.watch(replicas->leader());
-    announce();
-    const trace::StateFile state([&leader = replicas->leader()] { return leader.system().probes().snapshot(); });
-    const Status status = replicas->run();
-    signals.end();
-    return status;
   }
-  if (!job_world.transports().empty()) world.transport = job_world.transports().front();
-  world.node_of = job_world.node_of();
-  TROUPE_ASSIGN_OR_RETURN(auto job, actors::TrainingJob::create(planned.job, planned.plan, world, options));
-  signals.watch(*job);
-  announce();
-  const trace::StateFile state([&job = *job] { return job.system().probes().snapshot(); });
-  job->start();
-  const StallWatch stalls(*job);
-  job_world.watch([&job = *job](Rank rank, const Status& cause) { job.peer_went_down(rank, cause); });
-  const Status status = job->wait();
+  signals.watch(*ranks);
+  const trace::StateFile state([&ranks] {
+    return text_by_rank(*ranks, [&](const trace::Snapshot& snapshot) { return trace::state_text(snapshot, trace::kStateBytesMost / ranks->jobs().size()); });
+  });
+  ranks->start();
+  const StallWatch stalls(*ranks);
+  job_world.watch([&ranks](Rank rank, const Status& cause) { ranks->jobs().front()->peer_went_down(rank, cause); });
+  const Status status = ranks->wait();
   signals.end();
   job_world.end_watch();
   return status;
