@@ -182,6 +182,14 @@ std::span<const models::BlockLayout> Plan::blocks_of(int part) const {
   return std::span(blocks).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
 }
 
+double Plan::layer_cost() const {
+  const auto rows = static_cast<double>(geometry.rows());
+  return rows * (2.0 * static_cast<double>(model.hidden * (model.qkv_width() + model.attention_width() + model.up_width() + model.intermediate)) +
+                 2.0 * static_cast<double>(geometry.seq_len * model.attention_width()));
+}
+
+double Plan::head_cost() const { return 2.0 * static_cast<double>(geometry.rows() * model.padded_vocabulary * model.hidden); }
+
 StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const kernels::Table& kernels) {
   Plan plan;
   TROUPE_ASSIGN_OR_RETURN(plan.model, model_of(job));
@@ -215,6 +223,7 @@ StatusOr<Plan> make_plan(const JobConfig& job, const Cluster& cluster, const ker
   plan.scratch_bytes = scratch_of(plan, kernels, true);
   plan.edges = edges_of(plan);
   count_memory(plan, kernels);
+  TROUPE_ASSIGN_OR_RETURN(plan.rehearsal, rehearse(plan));
   return plan;
 }
 
@@ -256,11 +265,16 @@ std::string describe(const Plan& plan, const Cluster& cluster) {
       m.padded_vocabulary, plan.parameters, plan.global_batch, plan.geometry.seq_len, plan.replicas, plan.zero,
       plan.shard_group > 0 ? absl::StrCat(" in groups of ", plan.shard_group) : "", plan.pulls ? plan.step_micro_batches() : plan.micro_batches,
       plan.geometry.batch, plan.pulls ? " over all of them (pulled)" : "", std::string(device::name(plan.geometry.compute)), plan.flops_per_step, models::training_flops_formula());
+  absl::StrAppend(&text, absl::StrFormat("schedule     rehearsed with %d micro-batches: %.4g FLOPs from a replica's first pass to its last, processes idle for %.1f %% of that\n",
+                                         plan.rehearsal.micro_batches, plan.rehearsal.span_flops, 100 * plan.rehearsal.bubble_share));
   absl::StrAppend(&text, "\nplacement\n");
   for (const auto& stage : plan.stages) {
-    absl::StrAppend(&text, absl::StrFormat("  stage-%d      %slayers %d..%d%s, %d in flight%s\n", stage.index.value,
-                                           stage.first() ? "embedding, " : "", stage.first_layer, stage.end_layer - 1,
-                                           stage.last() ? ", head" : "", stage.in_flight, ranks_of(plan, stage.index.value)));
+    device::CountingAllocator count;
+    StageMemory::take(plan.model, stage, plan.stage_options(stage), count);
+    absl::StrAppend(&text, absl::StrFormat("  stage-%d      %slayers %d..%d%s, at most %d of %d in flight (%s)%s\n", stage.index.value,
+                                           stage.first() ? "embedding, " : "", stage.first_layer, stage.end_layer - 1, stage.last() ? ", head" : "",
+                                           plan.rehearsal.in_flight[static_cast<std::size_t>(stage.index.value)], stage.in_flight,
+                                           human(static_cast<double>(count.bytes_by_term().at("activations"))), ranks_of(plan, stage.index.value)));
   }
   absl::StrAppend(&text, "\nedges (credits = a term per holder)\n");
   for (const auto& edge : plan.edges) {

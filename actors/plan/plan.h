@@ -1,8 +1,8 @@
 // The plan of a job: a pure function of config and cluster. Which blocks go to which stage, which edges join them with how many
 // credits and why, what memory each term takes, what a step costs. `troupe plan` prints it, the run builds from it.
 //
-// Errors: kInvalidArgument for what can never fit (more stages than layers), kResourceExhausted for what does not fit this machine,
-// each with the nearest plan that does.
+// Errors: kInvalidArgument for what can never fit (more stages than layers), kFailedPrecondition for a schedule that stops (schedule.h),
+// kResourceExhausted for what does not fit this machine, each with the nearest plan that does.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 
 #include "actors/plan/job_config.h"
 #include "actors/plan/placement.h"
+#include "actors/plan/schedule.h"
 #include "actors/plan/shard_memory.h"
 #include "actors/plan/stage_memory.h"
 #include "kernels/table.h"
@@ -66,6 +67,7 @@ struct Plan {
   std::vector<StageShape> stages;
   std::vector<models::BlockLayout> blocks;
   std::vector<EdgePlan> edges;
+  Rehearsal rehearsal;
 
   std::int64_t parameters = 0;
   double flops_per_step = 0;           // models/flops.h; of all replicas
@@ -91,6 +93,9 @@ struct Plan {
   std::span<const StageShape> stages_of(int part) const;
   std::span<const models::BlockLayout> blocks_of(int part) const;
   const models::BlockLayout& layout_of(BlockIndex block) const { return blocks[static_cast<std::size_t>(block.value)]; }
+  // Forward FLOPs of a micro-batch in one layer, and in the head; a backward half costs as much.
+  double layer_cost() const;
+  double head_cost() const;
   std::int64_t tokens_per_step() const { return global_batch * geometry.seq_len; }
 };
 

@@ -1,7 +1,6 @@
 #include "actors/train/stage.h"
 
 #include "actors/train/stage_flight.h"
-#include "models/flops.h"
 
 namespace troupe::actors {
 

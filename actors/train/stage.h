@@ -113,8 +113,6 @@ class Stage : public actor::Actor {
   void bind_head(device::ConstTensorView gathered);
   // The step's sum of that use is complete once what is enqueued has run.
   void tell_gradient(StepId step, BlockIndex block, plan::GradientUse use) const;
-  double layer_cost() const;
-  double head_cost() const;
 
   const plan::Plan& plan_;
   const plan::StageShape shape_;

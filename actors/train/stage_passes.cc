@@ -1,6 +1,5 @@
 // The passes of a stage: what is enqueued for one micro-batch, a turn per block and kind of work.
 #include "actors/train/stage_rooms.h"
-#include "models/flops.h"
 
 namespace troupe::actors {
 
@@ -50,18 +49,6 @@ task::Turn Stage::turn(const Flight& flight, Urgency urgency, int position, doub
           .cost = cost};
 }
 
-// Forward FLOPs of one layer and of the head; a backward half costs as much as the forward.
-double Stage::layer_cost() const {
-  const auto& m = plan_.model;
-  const auto rows = static_cast<double>(plan_.geometry.rows());
-  return rows * (2.0 * static_cast<double>(m.hidden * (m.qkv_width() + m.attention_width() + m.up_width() + m.intermediate)) +
-                 2.0 * static_cast<double>(plan_.geometry.seq_len * m.attention_width()));
-}
-
-double Stage::head_cost() const {
-  return 2.0 * static_cast<double>(plan_.geometry.rows() * plan_.model.padded_vocabulary * plan_.model.hidden);
-}
-
 const actor::Ref& Stage::shard_of(BlockIndex block) const {
   if (block.value == 0 && tied_) return tied_;
   return shards_[static_cast<std::size_t>(block.value - first_block().value)];
@@ -97,7 +84,7 @@ task::Task<> Stage::forward_pass(Flight& flight) {
   auto& slot = memory_.slots[static_cast<std::size_t>(flight.slot)];
   WeightsWalk weights(*this, flight, forward_order());
   co_await weights.of(embedding_ ? BlockIndex(0) : shape_.block(0));
-  co_await turn(flight, Urgency::kForward, 0, embedding_ ? 0 : layer_cost());
+  co_await turn(flight, Urgency::kForward, 0, embedding_ ? 0 : plan_.layer_cost());
   if (flight.batch.credit && flight.activation.message.ready.recorded()) stream_.wait(flight.activation.message.ready);
   if (flight.out.reusable_after.recorded()) stream_.wait(flight.out.reusable_after);
 
@@ -114,7 +101,7 @@ task::Task<> Stage::forward_pass(Flight& flight) {
     const auto at = static_cast<std::size_t>(layer);
     if (layer > 0 || embedding_) {
       co_await weights.of(shape_.block(layer));
-      co_await turn(flight, Urgency::kForward, layer + 1, layer_cost());
+      co_await turn(flight, Urgency::kForward, layer + 1, plan_.layer_cost());
     }
     const TensorView y = slot.outputs[at] ? slot.outputs[at].view() : flight.sent.view();
     weights.bind(layers_[at]);
@@ -130,7 +117,7 @@ task::Task<> Stage::forward_pass(Flight& flight) {
   co_await weights.of(tied ? BlockIndex(0) : plan_.model.head_block());
   const ConstTensorView projection = weights.flat();
   if (tied) co_await weights.of(plan_.model.head_block());
-  co_await turn(flight, Urgency::kForward, shape_.layers() + 1, 3 * head_cost());
+  co_await turn(flight, Urgency::kForward, shape_.layers() + 1, 3 * plan_.head_cost());
   bind_head(projection);
   if (const auto flat = gradient.flat()) {
     const device::Shape rows{plan_.model.padded_vocabulary, plan_.model.hidden};
@@ -176,7 +163,7 @@ task::Task<> Stage::backward_pass(Flight& flight) {
     co_await gradient.gate();
     co_await weights.of(shape_.block(layer));
     co_await turn(flight, Urgency::kInputGradient, last - layer + 1,
-                  layer_cost() * (plan_.recompute == models::Recompute::kFull ? 2 : 1));
+                  plan_.layer_cost() * (plan_.recompute == models::Recompute::kFull ? 2 : 1));
     if (layer == last) {
       if (flight.gradient.message.ready.recorded()) stream_.wait(flight.gradient.message.ready);
       if (flight.gradient_slot.reusable_after.recorded()) stream_.wait(flight.gradient_slot.reusable_after);
@@ -189,7 +176,7 @@ task::Task<> Stage::backward_pass(Flight& flight) {
     co_await layers_[at].input_gradient(ctx, slot.frames[at], memory_.gradients, x, dy, dx);
     weights.leave();
     // More urgent than all but updates: no forward pass, which may write what recompute filled, comes in between.
-    co_await turn(flight, Urgency::kWeightGradient, last - layer + 1, layer_cost());
+    co_await turn(flight, Urgency::kWeightGradient, last - layer + 1, plan_.layer_cost());
     gradient.bind(layers_[at]);
     co_await layers_[at].weight_gradient(ctx, slot.frames[at], memory_.gradients, x, dy);
     gradient.done();
@@ -210,7 +197,7 @@ task::Task<> Stage::evaluation_pass(Flight& flight) {
   auto ctx = context(flight, false);
   WeightsWalk weights(*this, flight, forward_order());
   co_await weights.of(embedding_ ? BlockIndex(0) : shape_.block(0));
-  co_await turn(flight, Urgency::kEvaluate, 0, embedding_ ? 0 : layer_cost());
+  co_await turn(flight, Urgency::kEvaluate, 0, embedding_ ? 0 : plan_.layer_cost());
   if (flight.activation.message.ready.recorded()) stream_.wait(flight.activation.message.ready);
   if (flight.out.reusable_after.recorded()) stream_.wait(flight.out.reusable_after);
   int side = 0;
@@ -224,7 +211,7 @@ task::Task<> Stage::evaluation_pass(Flight& flight) {
   for (int layer = 0; layer < shape_.layers(); ++layer) {
     if (layer > 0 || embedding_) {
       co_await weights.of(shape_.block(layer));
-      co_await turn(flight, Urgency::kEvaluate, layer + 1, layer_cost());
+      co_await turn(flight, Urgency::kEvaluate, layer + 1, plan_.layer_cost());
     }
     side = 1 - side;
     const bool leaves = layer + 1 == shape_.layers() && !head_;
@@ -239,7 +226,7 @@ task::Task<> Stage::evaluation_pass(Flight& flight) {
   co_await weights.of(tied ? BlockIndex(0) : plan_.model.head_block());
   const ConstTensorView projection = weights.flat();
   if (tied) co_await weights.of(plan_.model.head_block());
-  co_await turn(flight, Urgency::kEvaluate, shape_.layers() + 1, head_cost());
+  co_await turn(flight, Urgency::kEvaluate, shape_.layers() + 1, plan_.head_cost());
   bind_head(projection);
   const auto totals = memory_.evaluation_totals.view();
   co_await head_->loss(ctx, memory_.evaluation_head, x, total_of(totals, flight.micro_batch));

@@ -90,7 +90,7 @@ TEST(Placement, IsPrintedWithThePlan) {
   const auto plan = make_plan(*job, cluster, kernels::cpu::table());
   ASSERT_TRUE(plan.ok()) << plan.status();
   const std::string text = describe(*plan, cluster);
-  for (const char* said : {"stage-1      layers 1..1, 3 in flight, in rank 0", "stage-2      layers 2..2, 2 in flight, in rank 1",
+  for (const char* said : {"stage-1      layers 1..1, at most 3 of 3 in flight (", "stage-2      layers 2..2, at most 2 of 2 in flight (", "), in rank 1\n",
                            "on either side, to another process", "memory of the process that takes most"}) {
     EXPECT_THAT(text, HasSubstr(said));
   }
