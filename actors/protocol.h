@@ -17,7 +17,7 @@
 //   ledger --SnapshotRequested--> shards --SnapshotTaken--> checkpoint writers;  ledger --SaveRequested--> writer of replica 0
 //   --WriteShard--> writers --ShardWritten--> writer of replica 0 --SaveDone--> ledger
 //   ledger --EvaluationRequested--> evaluators --Batch--> stages --EvaluationMeasured--> ledger
-//   ledger --StepClosed--> reporter;  ledger --JobEnded--> replicas
+//   ledger --StepClosed--> reporter --StepWritten--> ledger;  ledger --JobEnded--> replicas
 #pragma once
 
 #include <cstdint>
@@ -154,6 +154,10 @@ struct StepReport {
 struct StepClosed {
   StepReport report;
 };
+// Its line is in metrics.jsonl, as far as the disk takes it.
+struct StepWritten {
+  StepId step;
+};
 
 // --- evaluation ---
 
@@ -225,10 +229,6 @@ struct HoldAfter {
 // Somebody asked the run to end after this step, with a checkpoint.
 struct StopRequested {
   std::string reason;
-};
-struct StorageDone {
-  Status result;
-  std::string what;
 };
 
 }  // namespace troupe::actors

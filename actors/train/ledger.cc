@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/train/lr_schedule.h"
-#include "runtime/base/log.h"
 
 namespace troupe::actors {
 
@@ -23,6 +22,7 @@ Ledger::Ledger(Setup setup)
   on(&Ledger::norm_measured);
   on(&Ledger::fed);
   on(&Ledger::evaluated);
+  on(&Ledger::written);
   on(&Ledger::saved);
   on(&Ledger::hold_after);
   on(&Ledger::stop_asked);
@@ -37,7 +37,7 @@ void Ledger::connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, act
 }
 
 void Ledger::started() {
-  names_ = {name_for("evaluation"), name_for("loss"), name_for("norms"), name_for("updates"), name_for("save")};
+  names_ = {name_for("evaluation"), name_for("loss"), name_for("norms"), name_for("updates"), name_for("save"), name_for("report")};
 }
 
 void Ledger::replica_updated(ReplicaUpdated message) {
@@ -112,7 +112,7 @@ void Ledger::fed(StepFed message) {
 
 void Ledger::decide_if_known() {
   if (!open_ || decided_ || !measured()) return;
-  if (evaluating_) {  // its weights must stay until it is done
+  if (unreported_) {  // its evaluation's weights must stay until it is done
     show_state();
     return;
   }
@@ -154,26 +154,18 @@ void Ledger::close() {
   state_.loss_average = guard_.average();
   state_.averaged = guard_.averaged();
   state_.skipped_in_a_row = guard_.skipped_in_a_row();
-  if (report_.skipped) log_warning(absl::StrCat("step ", report_.step.value, " skipped: ", report_.skip_reason));
+  gives_up_ = guard_.gives_up();
 
   const auto interval = setup_.job.validation.interval;
   const bool evaluate = interval > 0 && setup_.plan.evaluation_batches > 0 && (state_.step.value % interval == 0 || state_.step.value == setup_.job.training.steps);
+  unreported_ = report_;
   if (evaluate) {
-    unreported_ = report_;
     evaluating_ = true;
     evaluation_ = {};
     evaluate_from(0);
-  } else {
-    report(report_);
   }
-  if (guard_.gives_up()) {
-    fail(absl::AbortedError(absl::StrCat(guard_.skipped_in_a_row(), " steps in a row were skipped, the last one (step ",
-                                         state_.step.value, ") because ", report_.skip_reason,
-                                         "; spike.max_skipped = ", setup_.job.spike.max_skipped,
-                                         ". Lower optimizer.lr, or resume from an older checkpoint")));
-    return;
-  }
-  if (save_due()) start_save();
+  report_closed();
+  if (!gives_up_ && save_due()) start_save();
   after_close();
 }
 
@@ -187,13 +179,24 @@ void Ledger::evaluate_from(std::int32_t begin) {
 }
 
 void Ledger::after_close() {
-  if (!last_step()) {
+  if (!last_step() && !gives_up_) {
     holding_ = state_.step >= hold_after_;
-    if (!holding_) open_next();
+    if (holding_) {
+      show_state();
+    } else {
+      open_next();
+    }
     return;
   }
-  if (evaluating_ || saving_ || finished_) {
+  if (unreported_ || reporting_ || saving_ || finished_) {
     show_state();
+    return;
+  }
+  if (gives_up_) {
+    fail(absl::AbortedError(absl::StrCat(guard_.skipped_in_a_row(), " steps in a row were skipped, the last one (step ",
+                                         state_.step.value, ") because ", report_.skip_reason,
+                                         "; spike.max_skipped = ", setup_.job.spike.max_skipped,
+                                         ". Lower optimizer.lr, or resume from an older checkpoint")));
     return;
   }
   if (setup_.save && saved_step_ != state_.step.value) {
@@ -213,7 +216,7 @@ bool Ledger::save_due() const {
 
 void Ledger::start_save() {
   if (saving_) {
-    if (!save_put_off_) log_info(absl::StrCat("the save due at step ", state_.step.value, " waits for the one still being written"));
+    if (!save_put_off_) say(LogLevel::kInfo, absl::StrCat("the save due at step ", state_.step.value, " waits for the one still being written"));
     save_put_off_ = true;
     return;
   }
@@ -222,7 +225,7 @@ void Ledger::start_save() {
   saved_step_ = state_.step.value;
   for (const auto& replica : replicas_) send(replica, SnapshotRequested{state_.step});
   // Written only after the step was reported, or a kill right after the save would leave a run whose metrics lack that step for good.
-  if (evaluating_) {
+  if (unreported_) {
     unwritten_ = state_;
   } else {
     send(writer_, SaveRequested{state_});
@@ -233,14 +236,14 @@ void Ledger::saved(SaveDone message) {
   saving_ = false;
   last_save_ = message.result;
   if (!message.result.ok()) {
-    log_error(absl::StrCat("checkpoint of step ", message.step.value, " was not saved, training goes on and the older checkpoint stays: ",
-                           std::string(message.result.message())));
+    say(LogLevel::kError, absl::StrCat("checkpoint of step ", message.step.value, " was not saved, training goes on and the older checkpoint stays: ",
+                                       std::string(message.result.message())));
   }
   if (!open_) after_close();
 }
 
 void Ledger::evaluated(EvaluationMeasured message) {
-  TROUPE_CHECK(evaluating_ && unreported_ && message.step == unreported_->step) << "evaluation of step " << message.step << " out of turn";
+  TROUPE_CHECK(evaluating_ && message.step == unreported_->step) << "evaluation of step " << message.step << " out of turn";
   for (std::size_t i = 0; i < message.totals.size(); ++i) {
     auto& batch = evaluated_.at(i * losses_.size() + static_cast<std::size_t>(message.replica));
     TROUPE_CHECK(!batch) << "replica " << message.replica << " evaluated twice at step " << message.step;
@@ -256,9 +259,18 @@ void Ledger::evaluated(EvaluationMeasured message) {
   }
   evaluating_ = false;
   unreported_->validation_loss = evaluation_.loss / std::max(1.0, evaluation_.tokens);
-  report(*unreported_);
-  unreported_.reset();
-  if (unwritten_) send(writer_, SaveRequested{*std::exchange(unwritten_, std::nullopt)});
+  go_on();
+}
+
+void Ledger::written(StepWritten message) {
+  TROUPE_CHECK(reporting_) << "step " << message.step << " is written twice";
+  reporting_ = false;
+  go_on();
+}
+
+// Something that the next step or the end has waited for has come.
+void Ledger::go_on() {
+  report_closed();
   if (open_) {
     decide_if_known();
   } else {
@@ -266,7 +278,16 @@ void Ledger::evaluated(EvaluationMeasured message) {
   }
 }
 
-void Ledger::report(StepReport report) { send(reporter_, StepClosed{std::move(report)}); }
+void Ledger::report_closed() {
+  if (!unreported_ || evaluating_ || reporting_) return;
+  reporting_ = true;
+  send(reporter_, StepClosed{*std::exchange(unreported_, std::nullopt)});
+  if (unwritten_) send(writer_, SaveRequested{*std::exchange(unwritten_, std::nullopt)});
+}
+
+void Ledger::say(LogLevel level, std::string text) {
+  setup_.terminal.notify([level, text = std::move(text)](device::StreamContext&) { log(level, text); });
+}
 
 void Ledger::hold_after(HoldAfter message) {
   hold_after_ = message.step;
@@ -276,7 +297,7 @@ void Ledger::hold_after(HoldAfter message) {
 void Ledger::stop_asked(StopRequested message) {
   if (stopping_) return;
   stopping_ = true;
-  log_info(absl::StrCat(message.reason, ": the run ends after step ", open_ ? report_.step.value : state_.step.value, " with a checkpoint"));
+  say(LogLevel::kInfo, absl::StrCat(message.reason, ": the run ends after step ", open_ ? report_.step.value : state_.step.value, " with a checkpoint"));
   if (std::exchange(holding_, false)) after_close();
 }
 
@@ -284,8 +305,8 @@ void Ledger::stop_requested() { stop(); }
 
 void Ledger::show_state() {
   using trace::State;
-  if (open_ && evaluating_ && measured()) {
-    set_state(State::kWaitingForInput, names_.evaluation, report_.step.value);
+  if (open_ && unreported_ && measured()) {
+    set_state(State::kWaitingForInput, evaluating_ ? names_.evaluation : names_.report, report_.step.value);
   } else if (open_ && losses_known_ < static_cast<int>(losses_.size())) {
     set_state(State::kWaitingForInput, names_.loss, report_.step.value);
   } else if (open_ && !decided_) {
@@ -294,6 +315,8 @@ void Ledger::show_state() {
     set_state(State::kWaitingForInput, names_.updates, report_.step.value);
   } else if (saving_) {
     set_state(State::kWaitingForInput, names_.save, state_.step.value);
+  } else if (unreported_ || reporting_) {
+    set_state(State::kWaitingForInput, evaluating_ ? names_.evaluation : names_.report, state_.step.value);
   } else {
     set_state(State::kIdle);
   }

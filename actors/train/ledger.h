@@ -2,6 +2,8 @@
 //
 // Acts:  all replicas ready -> OpenStep; every replica's loss, every block's norm and, where one is due, every batch of the evaluation of
 //        the weights before -> StepDecided; all replicas updated -> the step is closed: report, snapshot, evaluation, next OpenStep or the end.
+// A step is decided once the reporter has taken the one before, which it does when it has written the one before that: a disk that stands still
+// holds the run up, nothing grows (Ledger.WaitsForTheReporterTwoStepsBehind). What it says to people it says on the terminal's stream.
 // One save is in flight at a time: one that falls due meanwhile is put off to the first step that closes after SaveDone, and said.
 // Fails: when a replica begins elsewhere than the others, or with another config; when too many steps in a row were skipped; when the last save failed (the others are reported and the run goes on).
 // Threads: an actor's; connect_to before the System starts. Owns: the run's state (RunState) between checkpoints; plan, config and the compute
@@ -12,12 +14,14 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "actors/plan/plan.h"
 #include "actors/protocol.h"
 #include "actors/train/spike_guard.h"
 #include "runtime/actor/actor.h"
+#include "runtime/base/log.h"
 
 namespace troupe::actors {
 
@@ -30,6 +34,7 @@ class Ledger : public actor::Actor {
     bool save = true;            // checkpoints are taken at all
     StepId hold_after = StepId(INT64_MAX);
     const device::Stream& compute;  // its waits for other streams are waits for snapshots
+    device::Stream& terminal;    // may block
   };
   explicit Ledger(Setup setup);
   // `replicas`: the agents of all processes, by rank; the others are this process's.
@@ -43,6 +48,7 @@ class Ledger : public actor::Actor {
   void norm_measured(NormMeasured message);
   void fed(StepFed message);
   void evaluated(EvaluationMeasured message);
+  void written(StepWritten message);
   void saved(SaveDone message);
   void hold_after(HoldAfter message);
   void stop_asked(StopRequested message);
@@ -53,7 +59,9 @@ class Ledger : public actor::Actor {
   void close();
   void evaluate_from(std::int32_t begin);
   void after_close();
-  void report(StepReport report);
+  void report_closed();
+  void go_on();
+  void say(LogLevel level, std::string text);
   bool save_due() const;
   void start_save();
   int norms_due() const { return static_cast<int>(norms_.size() * norms_.front().size()); }
@@ -74,8 +82,8 @@ class Ledger : public actor::Actor {
   std::vector<std::vector<std::optional<double>>> norms_;  // by block, and by replica where each holds a part
   int losses_known_ = 0, norms_known_ = 0, updated_ = 0;
   StepReport report_;                          // of the open step
-  std::optional<StepReport> unreported_;       // closed, its evaluation is still going on
-  bool evaluating_ = false;
+  std::optional<StepReport> unreported_;       // closed; its evaluation is still going on, or the reporter writes the one before
+  bool evaluating_ = false, reporting_ = false;
   LossTotal evaluation_;                       // of the batches before those that are being evaluated
   std::int32_t evaluation_begin_ = 0;          // the first of these
   std::vector<std::optional<LossTotal>> evaluated_;  // each of these
@@ -86,10 +94,10 @@ class Ledger : public actor::Actor {
   std::int64_t waited_ns_ = 0;
   StepId hold_after_;                          // no step after it is opened
   bool holding_ = false;                       // a step could be opened and is not
-  bool stopping_ = false, finished_ = false;
+  bool stopping_ = false, gives_up_ = false, finished_ = false;
   Status last_save_;
   struct {
-    trace::Name evaluation, loss, norms, updates, save;
+    trace::Name evaluation, loss, norms, updates, save, report;
   } names_;                                    // of what it waits for
 };
 

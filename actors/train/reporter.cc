@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,6 +12,9 @@
 
 namespace troupe::actors {
 namespace {
+
+// Steps that wait for a terminal that takes nothing. Those after them are not shown.
+constexpr int kUnshownMost = 256;
 
 std::string number(double value) { return std::isfinite(value) ? absl::StrFormat("%.9g", value) : "null"; }
 
@@ -62,61 +66,68 @@ Status cut_metrics(const std::string& path, StepId last) {
   return device::rename_durably(path + ".cut", path);
 }
 
-Reporter::Reporter(Setup setup) : setup_(std::move(setup)), tokens_(setup_.tokens) {
-  on(&Reporter::closed);
-  on(&Reporter::written);
-}
+Reporter::Reporter(Setup setup) : setup_(std::move(setup)), tokens_(setup_.tokens) { on(&Reporter::closed); }
 
 Reporter::~Reporter() = default;
 
 void Reporter::closed(StepClosed message) {
   tokens_ += message.report.tokens;
   const double step_s = std::max(1e-9, seconds(message.report.step_ns));
-  MetricsLine line{.report = std::move(message.report), .tokens = tokens_,
-                   .tokens_per_s = static_cast<double>(setup_.plan.tokens_per_step()) / step_s,
-                   .mfu = setup_.peak_flops_per_s > 0 ? setup_.plan.flops_per_step / setup_.plan.placement.world() / step_s / setup_.peak_flops_per_s : 0};
+  const MetricsLine line{.report = std::move(message.report), .tokens = tokens_,
+                         .tokens_per_s = static_cast<double>(setup_.plan.tokens_per_step()) / step_s,
+                         .mfu = setup_.peak_flops_per_s > 0 ? setup_.plan.flops_per_step / setup_.plan.placement.world() / step_s / setup_.peak_flops_per_s : 0};
   recent_step_s_ = recent_step_s_ == 0 ? step_s : 0.9 * recent_step_s_ + 0.1 * step_s;
-  setup_.metrics.notify([this, reporter = self(), text = line.to_json() + "\n"](device::StreamContext&) {
-    Status result;
-    if (!file_) {
-      auto opened = device::FileWriter::append(setup_.metrics_path);
-      if (opened.ok()) {
-        file_ = *std::move(opened);
-      } else {
-        result = opened.status();
-      }
-    }
-    if (file_) result = file_->write(text);
-    if (!result.ok()) reporter.send(StorageDone{result, setup_.metrics_path});
+  setup_.metrics.notify([this, ledger = ledger_, step = line.report.step, json = line.to_json() + "\n"](device::StreamContext&) {
+    write(json);
+    ledger.send(StepWritten{step});
   });
   show(line);
   if (setup_.on_step) setup_.on_step(line.report);
 }
 
-void Reporter::written(StorageDone message) {
-  if (complained_) return;
-  complained_ = true;
-  log_error(absl::StrCat("metrics are not written any more, training goes on: ", std::string(message.result.message())));
+void Reporter::write(const std::string& line) {
+  Status result;
+  if (!file_) {
+    auto opened = device::FileWriter::append(setup_.metrics_path);
+    if (opened.ok()) {
+      file_ = *std::move(opened);
+    } else {
+      result = opened.status();
+    }
+  }
+  if (file_) result = file_->write(line);
+  if (result.ok() || std::exchange(complained_, true)) return;
+  log_error(absl::StrCat("metrics are not written any more, training goes on: ", std::string(result.message())));
 }
 
 void Reporter::show(const MetricsLine& line) {
   const auto& r = line.report;
-  if (setup_.console == Console::kNone) return;
-  const double left_s = static_cast<double>(setup_.steps - r.step.value) * recent_step_s_;
+  std::string warning = r.skipped ? absl::StrCat("step ", r.step.value, " skipped: ", r.skip_reason) : "", text = console_text(line);
+  if ((warning.empty() && text.empty()) || unshown_ >= kUnshownMost) return;
+  ++unshown_;
+  setup_.terminal.notify([this, warning = std::move(warning), text = std::move(text)](device::StreamContext&) {
+    if (!warning.empty()) log_warning(warning);
+    std::FILE* const console = setup_.console == Console::kBar ? stderr : stdout;
+    std::fputs(text.c_str(), console);
+    std::fflush(console);
+    --unshown_;
+  });
+}
+
+// Empty where nothing is to be shown.
+std::string Reporter::console_text(const MetricsLine& line) const {
+  const auto& r = line.report;
+  const bool marks = r.step.value == setup_.steps || r.validation_loss;  // stays on the terminal
+  const bool bar_shown = setup_.console == Console::kBar;
+  if (setup_.console == Console::kNone || (!bar_shown && r.step.value % setup_.log_every != 0 && !marks)) return "";
   std::string text = absl::StrFormat("loss %.4f  norm %.3f  lr %.3g  %.0f tokens/s  mfu %.1f %%", r.loss, r.grad_norm, r.learning_rate,
                                      line.tokens_per_s, 100 * line.mfu);
   if (r.skipped) absl::StrAppend(&text, "  skipped");
   if (r.validation_loss) absl::StrAppend(&text, absl::StrFormat("  validation %.4f", *r.validation_loss));
-  if (setup_.console == Console::kBar) {
-    const double share = static_cast<double>(r.step.value) / static_cast<double>(std::max<std::int64_t>(1, setup_.steps));
-    std::fprintf(stderr, "\r\033[K[%s] %lld/%lld  %s  left %s%s", bar(share, 24).c_str(), static_cast<long long>(r.step.value),
-                 static_cast<long long>(setup_.steps), text.c_str(), duration(left_s).c_str(),
-                 r.validation_loss || r.step.value == setup_.steps ? "\n" : "");
-    std::fflush(stderr);
-  } else if (r.step.value % setup_.log_every == 0 || r.step.value == setup_.steps || r.validation_loss) {
-    std::printf("step %lld/%lld  %s\n", static_cast<long long>(r.step.value), static_cast<long long>(setup_.steps), text.c_str());
-    std::fflush(stdout);
-  }
+  if (!bar_shown) return absl::StrFormat("step %d/%d  %s\n", r.step.value, setup_.steps, text);
+  const double left_s = static_cast<double>(setup_.steps - r.step.value) * recent_step_s_;
+  const double share = static_cast<double>(r.step.value) / static_cast<double>(std::max<std::int64_t>(1, setup_.steps));
+  return absl::StrFormat("\r\033[K[%s] %d/%d  %s  left %s%s", bar(share, 24), r.step.value, setup_.steps, text, duration(left_s), marks ? "\n" : "");
 }
 
 }  // namespace troupe::actors

@@ -1,9 +1,11 @@
 // What people and files are told of each step: OUT/metrics.jsonl, and a line or a progress bar on the terminal.
 //
-// Acts:  StepClosed -> a line of metrics.jsonl on the metrics stream, flushed; the console. In step order.
+// Acts:  StepClosed -> a line of metrics.jsonl on the metrics stream, flushed -> StepWritten; the console on the terminal's stream, which nobody
+//        waits for. In step order.
 // Owns: the metrics file. Fails: never; a full disk is said once and the run goes on.
 #pragma once
 
+#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <optional>
@@ -39,7 +41,7 @@ class Reporter : public actor::Actor {
   struct Setup {
     const plan::Plan& plan;
     std::string metrics_path;
-    device::Stream& metrics;
+    device::Stream& metrics, &terminal;  // may block
     std::int64_t tokens = 0;       // of the run before
     std::int64_t steps = 0;        // where the run ends
     double peak_flops_per_s = 0;   // what mfu is a share of
@@ -49,15 +51,20 @@ class Reporter : public actor::Actor {
   };
   explicit Reporter(Setup setup);
   ~Reporter() override;
+  void connect_to(actor::Ref ledger) { ledger_ = std::move(ledger); }
 
  private:
   void closed(StepClosed message);
-  void written(StorageDone message);
   void show(const MetricsLine& line);
+  std::string console_text(const MetricsLine& line) const;
+  // On the metrics stream.
+  void write(const std::string& line);
 
   const Setup setup_;
-  std::optional<device::FileWriter> file_;  // touched on the metrics stream only
+  actor::Ref ledger_;
+  std::optional<device::FileWriter> file_;  // touched on the metrics stream only, as is complained_
   std::int64_t tokens_;
+  std::atomic<int> unshown_ = 0;            // steps, on the terminal's stream
   double recent_step_s_ = 0;                // moving average, for the time left
   bool complained_ = false;
 };

@@ -197,7 +197,7 @@ TrainingJob::~TrainingJob() {
   if (system_) {
     if (Status status = system_->shutdown(deadline); !status.ok()) log_error(std::string(status.message()));
   }
-  for (auto* stream : {&compute_, &copy_, &loader_, &storage_, &metrics_, &edges_}) stream->reset();
+  for (auto* stream : {&compute_, &copy_, &loader_, &storage_, &metrics_, &terminal_, &edges_}) stream->reset();
 }
 
 Status TrainingJob::run() {

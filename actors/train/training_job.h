@@ -154,7 +154,7 @@ class TrainingJob {
   std::unique_ptr<comm::Slices> slices_;     // weights whose updates are split
   std::unique_ptr<FarEdges> far_;
   std::unique_ptr<actor::System> system_;
-  std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_, edges_;
+  std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_, terminal_, edges_;
   actor::Ref ledger_;                        // or what stands for it
   actor::Ref replica_;
 

@@ -75,7 +75,10 @@ void TrainingJob::make_streams() {
   copy_ = world_.make_stream("copy", 1, {});
   loader_ = world_.make_stream("loader", 1, {});
   storage_ = world_.make_stream("storage", 1, {});
-  metrics_ = world_.make_stream("metrics", 1, {});
+  if (leads()) {
+    metrics_ = world_.make_stream("metrics", 1, {});
+    terminal_ = world_.make_stream("terminal", 1, {});
+  }
   if (plan_.placement.parts > 1) edges_ = world_.make_stream("edges", 1, {});
 }
 
@@ -186,13 +189,14 @@ void TrainingJob::add_feeds(Actors& all) {
 // What only rank 0 has.
 void TrainingJob::add_leaders(Actors& all) {
   auto& reporter = system_->add<Reporter>(
-      "reporter", Reporter::Setup{.plan = plan_, .metrics_path = metrics_path(), .metrics = *metrics_, .tokens = start_.tokens,
+      "reporter", Reporter::Setup{.plan = plan_, .metrics_path = metrics_path(), .metrics = *metrics_, .terminal = *terminal_, .tokens = start_.tokens,
                                   .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
                                   .console = options_.console, .log_every = job_.metrics.log_every,
                                   .on_step = options_.on_step});
   auto& ledger = system_->add<Ledger>("ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save,
-                                                              .hold_after = options_.hold_after, .compute = *compute_});
+                                                              .hold_after = options_.hold_after, .compute = *compute_, .terminal = *terminal_});
   ledger_ = ledger.self();
+  reporter.connect_to(ledger_);
   std::vector<actor::Ref> replicas{replica_}, writers{all.writer->self()};
   for (int rank = 1; rank < plan_.placement.world(); ++rank) {
     replicas.push_back(link_->remote(*system_, Rank(rank), "replica"));

@@ -49,7 +49,7 @@ std::int64_t control_bound(const std::string& actor, const JobShape& shape, int 
   if (actor == "assigner@0") return life + asked;
   // RunTask per pass and shard, OperationCompleted; OpenGate for each room, for rooms shared by passes, for each block of a share's end
   if (actor == "device") return life + (3 + pulls) * shape.pipeline + blocks + max_operations + shape.pipeline * (6 + 3 * (shape.prefetch + 1)) + pulls * blocks;
-  if (actor == "ledger") return life + (blocks + 4) * replicas + 2;               // norms; loss, fed, updated, evaluated; saved, stop
+  if (actor == "ledger") return life + (blocks + 4) * replicas + 3;               // norms; loss, fed, updated, evaluated; saved, written, stop
   if (actor == "replica") return life + 2 * blocks + 9 + replicas + asked + answered;  // norms, updates; what goes to and fro; peers that go
   if (actor == "replicas" || actor == "across-groups") return life + 4 * blocks;                              // asked and ended: gradient of two uses
   if (actor == "weights") return life + blocks + (3 + pulls) * shape.pipeline * (shape.prefetch + 1) + 2 * replicas;  // written; wanted; parts fetched
@@ -57,7 +57,7 @@ std::int64_t control_bound(const std::string& actor, const JobShape& shape, int 
   if (absl::StartsWith(actor, "weights-")) return life + (shape.prefetch + 1) * (3 + 3 + replicas);  // wanted, left; parts fetched
   if (absl::StartsWith(actor, "gradients-")) return life + 3 + 4;                 // wanted by each pass; left
   if (actor == "checkpoint-writer") return life + blocks + 2 + replicas;          // SnapshotTaken; SaveRequested, WriteShard; ShardWritten
-  if (actor == "reporter") return life + kSteps + 1;                              // StepClosed; StorageDone
+  if (actor == "reporter") return life + 1;                                       // StepClosed
   if (actor == "source" || actor == "evaluator") return life + 1 + edge_bound * 8 + answered + asked;  // OpenStep; BatchRead of each batch being read; assigned, computed
   if (absl::StartsWith(actor, "stage-")) return life + 3 + 2 * pulls;             // TaskDone of each pass; ShareEnded
   if (absl::StartsWith(actor, "shard-")) return life + 4 + 4 + 4;                 // gradients in rooms; decided, snapshot, TaskDone; sums

@@ -35,7 +35,7 @@ class Ledger : public testing::Test {
     ASSERT_TRUE(plan.ok()) << plan.status();
     plan_ = *plan;
     auto& ledger = world_.system().add<actors::Ledger>("ledger", actors::Ledger::Setup{.plan = plan_, .job = job_, .start = start, .save = save,
-                                                                       .compute = world_.add_stream("compute")});
+                                                                       .compute = world_.add_stream("compute"), .terminal = world_.add_stream("terminal")});
     ledger_ = ledger.self();
     std::vector<actor::Ref> replicas;
     for (int i = 0; i < plan_.replicas; ++i) {
@@ -51,7 +51,13 @@ class Ledger : public testing::Test {
     ledger_.send(std::move(message));
     settle();
   }
-  void settle() { (void)world_.run(); }
+  void settle() {
+    (void)world_.run();
+    while (reporter_writes_ && written_ < reporter_.count<StepClosed>()) {
+      ledger_.send(StepWritten{reporter_.of<StepClosed>()[written_++].report.step});
+      (void)world_.run();
+    }
+  }
   std::int32_t blocks() const { return static_cast<std::int32_t>(plan_.blocks.size()); }
 
   // Each shard's share of the norm is 1 / blocks, so gradient / tokens has the norm given.
@@ -84,6 +90,8 @@ class Ledger : public testing::Test {
   plan::Plan plan_;
   test::Inbox<SaveRequested>& writer_ = world_.system().add<test::Inbox<SaveRequested>>("writer");
   test::Inbox<StepClosed>& reporter_ = world_.system().add<test::Inbox<StepClosed>>("reporter");
+  bool reporter_writes_ = true;
+  std::size_t written_ = 0;                    // of what the reporter got
   std::vector<Replica*> replicas_;
   actor::Ref ledger_;
 };
@@ -363,6 +371,28 @@ TEST_F(Ledger, AsksForTheNextBatchesOfAnEvaluationWhenTheFirstAreKnown) {
   EXPECT_EQ(reporter_.count<StepClosed>(), 0u);
   tell(EvaluationMeasured{StepId(1), {{512, 1}}, 0});  // replica 1 has none
   EXPECT_EQ(report().validation_loss, (256 * 2 + 512) / 257.0);
+}
+
+// A disk that takes nothing: the run stands still, the reporter has one message at most.
+TEST_F(Ledger, WaitsForTheReporterTwoStepsBehind) {
+  begin({"--training.steps=3"});
+  reporter_writes_ = false;
+  whole_step(1);
+  whole_step(2);
+  EXPECT_EQ(reporter_.count<StepClosed>(), 1u);
+  measured(3, 2);
+  EXPECT_EQ(replicas_.front()->count<StepDecided>(), 2u);  // step 3 is measured and not decided
+  tell(StepWritten{StepId(1)});
+  EXPECT_EQ(report().step, StepId(2));
+  EXPECT_EQ(replicas_.front()->count<StepDecided>(), 3u);
+  updated(3);
+  EXPECT_THAT(saves(), testing::IsEmpty());  // what is saved was reported
+  tell(StepWritten{StepId(2)});
+  EXPECT_THAT(saves(), ElementsAre(3));
+  tell(SaveDone{.step = StepId(3), .result = ok(), .folder = "x"});
+  EXPECT_FALSE(ended());
+  tell(StepWritten{StepId(3)});
+  EXPECT_TRUE(ended());
 }
 
 TEST_F(Ledger, StopsAfterTheOpenStepWithASave) {

@@ -8,7 +8,10 @@
 #include <limits>
 #include <sstream>
 
+#include "kernels/ref/ref.h"
+#include "runtime/actor/sim_world.h"
 #include "tests/support/tiny_job.h"
+#include "tests/unit/actors/inbox.h"
 
 namespace troupe::actors {
 namespace {
@@ -74,6 +77,31 @@ TEST_F(CutMetrics, DropsALastLineThatAKillCutShort) {
 TEST_F(CutMetrics, IsContentWithoutAFile) {
   EXPECT_TRUE(cut_metrics(path_, StepId(3)).ok());
   EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+// A console that nobody reads: the lines are in the file, the run goes on, and what waits does not grow for ever.
+TEST(Reporter, ATerminalThatTakesNothingHoldsNothingUp) {
+  const test::TemporaryFolder folder;
+  const auto job = plan::parse_job_config(test::tiny_config("corpus", "run"), "test.toml", {});
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto plan = plan::make_plan(*job, {.threads = 1}, kernels::ref::table());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  actor::SimWorld world(7);
+  device::SimStream terminal("terminal", world.clock());  // never runs
+  auto& ledger = world.system().add<test::Inbox<StepWritten>>("ledger");
+  auto& reporter = world.system().add<actors::Reporter>(
+      "reporter", actors::Reporter::Setup{.plan = *plan, .metrics_path = folder.path() + "/metrics.jsonl", .metrics = world.add_stream("metrics"),
+                                          .terminal = terminal, .steps = 1000});
+  reporter.connect_to(ledger.self());
+  world.start();
+  for (int step = 1; step <= 300; ++step) {
+    reporter.self().send(StepClosed{{.step = StepId(step)}});
+    (void)world.run();
+    ASSERT_EQ(ledger.last<StepWritten>().step, StepId(step));
+  }
+  EXPECT_EQ(ledger.count<StepWritten>(), 300u);
+  EXPECT_EQ(test::read_metrics(folder.path()).steps.size(), 300u);
+  EXPECT_EQ(terminal.pending(), 256u);
 }
 
 }  // namespace
