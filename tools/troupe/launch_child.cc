@@ -164,6 +164,7 @@ Guard::Guard() : mark_(comm::make_secret()) {
   pid_ = fork();
   TROUPE_CHECK(pid_ >= 0) << "fork: " << std::strerror(errno);
   if (pid_ > 0) {
+    setpgid(pid_, pid_);  // whoever comes first: our group may be killed before it has run
     close(pipe.read);
     return;
   }

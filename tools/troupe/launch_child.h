@@ -13,6 +13,8 @@
 
 namespace troupe::tool {
 
+inline constexpr int kNotFound = 127, kNotExecutable = 126;  // a shell's codes for a program that cannot be started
+
 struct Ending {
   int code = 0;    // of exit, if signal is 0
   int signal = 0;

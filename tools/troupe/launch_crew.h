@@ -23,8 +23,6 @@ namespace troupe::tool {
 
 enum class Stream { kOut, kErr };
 
-inline constexpr int kNotFound = 127, kNotExecutable = 126;  // a shell's codes for a program that cannot be started
-
 class CrewListener {
  public:
   virtual ~CrewListener() = default;

@@ -24,8 +24,7 @@ class LaunchEnds : public Launch {
   }
   // A child in a session of its own that stays until a signal, with what else it does before.
   static std::string leave(const std::string& first = "") {
-    return "setsid sh -c 'echo $$ > note-$RANK.pid; mv note-$RANK.pid $RANK-left.pid; " + first +
-           " while :; do sleep 1; done' &\nuntil [ -e $RANK-left.pid ]; do sleep 0.01; done\n";
+    return "setsid sh -c '" + first + "echo $$ > note-$RANK.pid; mv note-$RANK.pid $RANK-left.pid; while :; do sleep 1; done' &\nuntil [ -e $RANK-left.pid ]; do sleep 0.01; done\n";
   }
 };
 
@@ -54,7 +53,7 @@ TEST_F(LaunchEnds, KilledItselfItLeavesNobody) {
 TEST_F(LaunchEnds, WhatARankLeavesInASessionOfItsOwnEndsWithTheJob) {
   for (const Words& where : wheres_) {
     for (const auto& [end, code] : {std::pair("exit 0", 0), std::pair("kill -9 $$", 137)}) {
-      const Ended ended = run(where, script(leave() + end));
+      const Ended ended = run(where, script(leave() + "until [ -e 0-left.pid -a -e 1-left.pid ]; do sleep 0.01; done\n" + end));
       EXPECT_EQ(ended.exit_code, code) << ended.err;
       EXPECT_EQ(pids().size(), 4u);
       for (const pid_t pid : pids()) EXPECT_FALSE(is_alive(pid)) << "when the launcher had ended";
@@ -65,8 +64,8 @@ TEST_F(LaunchEnds, WhatARankLeavesInASessionOfItsOwnEndsWithTheJob) {
 }
 
 TEST_F(LaunchEnds, WhatIsLeftAndHeedsNoSigtermIsKilledAndNamed) {
-  ToolProcess here(launch({}, script(leave("trap \"\" TERM;"))), folder_);
-  const Ended there = run({"--hosts", "alpha", "--ssh", kFakeSsh}, {"sh", "-c", "cd " + folder_ + "; export RANK=there\n" + leave("trap \"\" TERM;")});
+  ToolProcess here(launch({}, script(leave("trap \"\" TERM; "))), folder_);
+  const Ended there = run({"--hosts", "alpha", "--ssh", kFakeSsh}, {"sh", "-c", "cd " + folder_ + "; export RANK=there\n" + leave("trap \"\" TERM; ")});
   EXPECT_EQ(there.exit_code, 0);
   EXPECT_THAT(there.err, testing::ContainsRegex("\\[alpha\\] left running by ranks, not ended by SIGTERM and killed: .*sh \\([0-9]+\\)"));
   EXPECT_EQ(here.wait().exit_code, 0);
@@ -77,7 +76,7 @@ TEST_F(LaunchEnds, WhatIsLeftAndHeedsNoSigtermIsKilledAndNamed) {
 
 TEST_F(LaunchEnds, KilledItselfItLeavesNobodyInASessionOfItsOwn) {
   for (const Words& where : wheres_) {
-    ToolProcess process(launch(where, script(leave("trap \"\" TERM;") + "ready\nexec sleep 100")), folder_);
+    ToolProcess process(launch(where, script(leave("trap \"\" TERM; ") + "ready\nexec sleep 100")), folder_);
     ASSERT_TRUE(all_ready(process, 2)) << process.err();
     EXPECT_EQ(pids().size(), 4u);
     process.signal(SIGKILL);
@@ -88,7 +87,7 @@ TEST_F(LaunchEnds, KilledItselfItLeavesNobodyInASessionOfItsOwn) {
 }
 
 TEST_F(LaunchEnds, AnAgentThatIsKilledLeavesNobody) {
-  const Ended ended = run({"--hosts", "alpha:1", "--ssh", kFakeSsh}, script(leave("trap \"\" TERM;") + "kill -9 $PPID\nexec sleep 100"));
+  const Ended ended = run({"--hosts", "alpha:1", "--ssh", kFakeSsh}, script(leave("trap \"\" TERM; ") + "kill -9 $PPID\nexec sleep 100"));
   EXPECT_EQ(ended.exit_code, 137);
   EXPECT_THAT(ended.err, HasSubstr("the connection was lost"));
   EXPECT_EQ(pids().size(), 2u);
