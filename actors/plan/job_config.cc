@@ -266,6 +266,12 @@ Status validate(const JobConfig& config) {
                faults.say("job.heartbeat_timeout_s", config.job.heartbeat_timeout_s),
                ": who is gone must be known before the wait for it ends");
   }
+  if (config.job.join_timeout_s <= config.job.heartbeat_timeout_s) {
+    // CASES T33: else a process that was started again gives up before the others have noticed that its former one is gone.
+    faults.add(faults.say("job.join_timeout_s", config.job.join_timeout_s), " is not longer than ",
+               faults.say("job.heartbeat_timeout_s", config.job.heartbeat_timeout_s),
+               ": who starts again must wait until the others know that they have to");
+  }
   if (config.spike.factor != 0.0 && config.spike.factor <= 1.0) {
     faults.add(faults.say("spike.factor", config.spike.factor), " must be above 1, or 0 for off");
   }

@@ -34,6 +34,7 @@ struct JobSection {
   std::int64_t seed = 1234;
   std::string description;
   double heartbeat_timeout_s = 5.0;  // a process not heard of for so long is gone
+  double join_timeout_s = 120.0;     // so long the first process waits until the last has come
 };
 
 struct DeviceSection {

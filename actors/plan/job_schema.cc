@@ -21,6 +21,11 @@ void declare_job_and_device(ConfigSchema& schema, JobConfig& config) {
            "a process that is not heard of for so long is taken for dead, and the job ends")
       .between(0.5, 3600)
       .known_as({"timeout", "heartbeat_timeout"});
+  schema
+      .add("job.join_timeout_s", &config.job.join_timeout_s,
+           "so long a process waits at the start until all others have come; then it ends and names who is missing")
+      .between(1, 3600)
+      .known_as({"join_timeout", "rendezvous_timeout", "init_timeout"});
 
   schema.describe_section("device", "what computes");
   schema

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
@@ -16,13 +17,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRelayComesWithin = 10s;  // after that a rank goes to the store itself
+// After that, or half of its time, a rank goes to the store itself.
+constexpr auto kRelayComesWithin = 10s;
 
 StatusOr<std::unique_ptr<StoreClient>> meet(const Place& place, StoreClient::Options options, Deadline deadline) {
   if (!place.relay.empty()) {
     StoreClient::Options near = options;
     near.hosts = absl::StrCat("@", place.relay);
-    near.somebody_by = after(kRelayComesWithin);
+    near.somebody_by = after(std::min<Deadline::duration>(kRelayComesWithin, (deadline - std::chrono::steady_clock::now()) / 2));
     auto client = StoreClient::connect(near, deadline);
     if (!absl::IsNotFound(client.status())) return client;
     log_warning(absl::StrCat("rank ", place.rank.value, " finds no relay on this host (", client.status().message(),

@@ -18,8 +18,9 @@
 namespace troupe::comm {
 namespace {
 
-constexpr auto kEnterDeadline = std::chrono::seconds(120);  // until the last process of the job has come
 constexpr auto kLeaveDeadline = std::chrono::seconds(10);
+
+std::chrono::nanoseconds seconds(double s) { return std::chrono::nanoseconds(static_cast<std::int64_t>(s * 1e9)); }
 
 }  // namespace
 
@@ -40,19 +41,24 @@ Status JobWorld::enter(const Entry& entry) {
     for (int rank = 0; rank < entry.ranks; ++rank) owned_.push_back(hub_->transport(Rank(rank)));
   } else {
     TROUPE_CHECK(entry.ranks == place_.world) << "a plan for " << entry.ranks << " processes in a job of " << place_.world;
-    const std::chrono::nanoseconds heartbeat(static_cast<std::int64_t>(entry.heartbeat_timeout_s * 1e9));
+    const auto heartbeat = seconds(entry.heartbeat_timeout_s);
     TROUPE_ASSIGN_OR_RETURN(auto transport, UcxTransport::open({.rank = place_.rank,
                                                                 .world = place_.world,
                                                                 .job = XXH3_64bits(place_.secret.data(), place_.secret.size()),
                                                                 .one_machine = place_.local_world == place_.world,
                                                                 .heartbeat_timeout = heartbeat,
                                                                 .first_contact_timeout = heartbeat}));
-    TROUPE_ASSIGN_OR_RETURN(auto joined, join(place_, with_machine(transport->address()), after(kEnterDeadline), entry.cancel));
-    auto machines = split_machines(joined.addresses());
+    auto joined = join(place_, with_machine(transport->address()), after(seconds(entry.join_timeout_s)), entry.cancel);
+    if (absl::IsDeadlineExceeded(joined.status())) {
+      return absl::DeadlineExceededError(absl::StrCat(joined.status().message(), "; job.join_timeout_s = ", entry.join_timeout_s,
+                                                      " can be raised where ranks start later than that"));
+    }
+    TROUPE_RETURN_IF_ERROR(joined.status());
+    auto machines = split_machines(joined->addresses());
     transport->set_peers(machines.addresses);
     transport->be_reachable();  // what we do until it starts may take longer than a heartbeat
     node_of_ = std::move(machines.node_of);
-    joined_.emplace(std::move(joined));
+    joined_.emplace(*std::move(joined));
     owned_.push_back(std::move(transport));
     const int nodes = 1 + *std::max_element(node_of_.begin(), node_of_.end());
     if (leads()) log_info(absl::StrCat(place_.world, " processes on ", nodes, nodes == 1 ? " machine" : " machines", ", found by ", place_.found_in));

@@ -27,6 +27,7 @@ class JobWorld {
   struct Entry {
     int ranks = 1;  // that the program has: as many as there are processes, or all in this one
     double heartbeat_timeout_s = 5;
+    double join_timeout_s = 120;     // until the last process of the job has come
     const Cancel* cancel = nullptr;  // ends the wait for the others, and tells them why; outlives this
   };
   // Meets the other processes.

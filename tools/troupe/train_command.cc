@@ -36,6 +36,7 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
   TROUPE_RETURN_IF_ERROR(plan::fits(planned.plan, planned.cluster));
   TROUPE_RETURN_IF_ERROR(job_world.enter({.ranks = planned.plan.placement.world(),
                                           .heartbeat_timeout_s = planned.job.job.heartbeat_timeout_s,
+                                          .join_timeout_s = planned.job.job.join_timeout_s,
                                           .cancel = signals.cancel()}));
   TROUPE_RETURN_IF_ERROR(signals.met(job_world));
 

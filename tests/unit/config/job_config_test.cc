@@ -247,6 +247,11 @@ TEST(JobConfig, RefusesATimeoutThatEndsBeforeTheOneWithinIt) {  // CASES T33
   EXPECT_THAT(error, HasSubstr("limits.shutdown_seconds=30"));
   EXPECT_THAT(error, HasSubstr("is not longer than job.heartbeat_timeout_s=60"));
   EXPECT_EQ(error_with({"--job.heartbeat_timeout_s=60", "--limits.shutdown_seconds=61"}), "");
+  const std::string join = error_with({"--job.join_timeout_s=20", "--job.heartbeat_timeout_s=20"});
+  EXPECT_THAT(join, HasSubstr("job.join_timeout_s=20"));
+  EXPECT_THAT(join, HasSubstr("is not longer than job.heartbeat_timeout_s=20"));
+  EXPECT_EQ(error_with({"--job.join_timeout_s=21", "--job.heartbeat_timeout_s=20"}), "");
+  EXPECT_THAT(error_with({"--job.join_timeout_s=0"}), HasSubstr("job.join_timeout_s"));
 }
 
 TEST(JobConfig, NeedsDataToTrainButNotToPlan) {

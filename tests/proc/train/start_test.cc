@@ -1,4 +1,5 @@
-// A signal before the training has begun: the process ends at once, nothing is left of it, and the others hear why.
+// Before the training has begun. A rank that does not come is named; a signal ends a process at once, nothing is left of it, and the others
+// hear why.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,25 +42,20 @@ class Variables {
 
 std::string early(int signal) { return std::string("SIG") + sigabbrev_np(signal) + " came before the training began"; }
 
-class StartSignal : public testing::TestWithParam<int> {
+class Start : public testing::Test {
  protected:
   // A rank, started by somebody else than our launcher: `prefix` RANK and so on, and more variables.
-  std::unique_ptr<ToolProcess> rank(int number, int world, const std::string& prefix, Variables::Named more) const {
+  std::unique_ptr<ToolProcess> rank(int number, int world, const std::string& prefix, Variables::Named more, const std::vector<std::string>& settings = {}) const {
     const std::string here = std::to_string(number), all = std::to_string(world);
     more.insert(more.end(), {{prefix + "RANK", here}, {prefix + "WORLD_SIZE", all}, {prefix + "LOCAL_RANK", here}, {prefix + "LOCAL_WORLD_SIZE", all},
                              {"UCX_POSIX_DIR", shared()}});
     const Variables variables(more);
-    return std::make_unique<ToolProcess>(run_.train("job", {"--parallelism.data_parallel=" + all, "--device.threads=1"}), run_.folder());
+    auto words = run_.train("job", {"--parallelism.data_parallel=" + all, "--device.threads=1"});
+    words.insert(words.end(), settings.begin(), settings.end());
+    return std::make_unique<ToolProcess>(words, run_.folder());
   }
-  std::unique_ptr<ToolProcess> by_torchrun(int number, int port) const {
-    return rank(number, 2, "", {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}, {"TROUPE_STORE", "127.0.0.1:" + std::to_string(port)}});
-  }
-  void expect_ended(ToolProcess& process) const {
-    const Ended& ended = process.wait(kAtOnce);
-    EXPECT_EQ(ended.exit_code, 128 + GetParam()) << "signal " << ended.signal << ": " << ended.err;
-    EXPECT_THAT(ended.err, HasSubstr("troupe: ended: " + early(GetParam()) + "\n"));
-    EXPECT_TRUE(std::filesystem::is_empty(shared())) << "shared memory is left";
-    EXPECT_FALSE(std::filesystem::exists(run_.output("job"))) << "it has begun";
+  std::unique_ptr<ToolProcess> by_torchrun(int number, int port, const std::vector<std::string>& settings = {}) const {
+    return rank(number, 2, "", {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}, {"TROUPE_STORE", "127.0.0.1:" + std::to_string(port)}}, settings);
   }
   std::string shared() const {
     std::filesystem::create_directories(run_.folder() + "/shm");
@@ -73,6 +69,39 @@ class StartSignal : public testing::TestWithParam<int> {
   }
 
   const TinyRun run_;
+};
+
+TEST_F(Start, ARankThatDoesNotComeIsNamedWhenTheTimeIsOver) {
+  const std::vector<std::string> soon{"--job.join_timeout_s=2", "--job.heartbeat_timeout_s=1"};
+  for (const int there : {0, 1}) {
+    const auto process = by_torchrun(there, free_port(), soon);
+    const Ended& ended = process->wait(kAtOnce + std::chrono::seconds(2));
+    EXPECT_EQ(ended.exit_code, 1);
+    EXPECT_THAT(ended.err, HasSubstr(there == 0 ? "waited for the address of rank 1 of 2" : "rank 1 cannot reach the store"));
+    EXPECT_THAT(ended.err, HasSubstr("job.join_timeout_s = 2"));
+    EXPECT_FALSE(std::filesystem::exists(run_.output("job")));
+  }
+}
+
+// The first whose time is over says so to the others, who came a little later.
+TEST_F(Start, AllRanksOfALaunchedJobNameTheOneThatDoesNotCome) {
+  std::string command = "if [ $RANK = 1 ]; then exec sleep 100; fi; exec";
+  const auto words = launched(run_, 3, "job", {"--job.join_timeout_s=2", "--job.heartbeat_timeout_s=1", "--training.global_batch=3"});
+  for (std::size_t i = 4; i < words.size(); ++i) command += " '" + words[i] + "'";
+  const Ended ended = run_tool({"launch", "--nproc", "3", "--", "sh", "-c", command}, run_.folder());
+  EXPECT_EQ(ended.exit_code, 1) << ended.err;
+  for (const char* rank : {"0", "2"}) EXPECT_THAT(ended.err, testing::ContainsRegex(std::string("\\[") + rank + "\\] troupe: .*waited for the address of rank 1 of 3"));
+}
+
+class StartSignal : public Start, public testing::WithParamInterface<int> {
+ protected:
+  void expect_ended(ToolProcess& process) const {
+    const Ended& ended = process.wait(kAtOnce);
+    EXPECT_EQ(ended.exit_code, 128 + GetParam()) << "signal " << ended.signal << ": " << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("troupe: ended: " + early(GetParam()) + "\n"));
+    EXPECT_TRUE(std::filesystem::is_empty(shared())) << "shared memory is left";
+    EXPECT_FALSE(std::filesystem::exists(run_.output("job"))) << "it has begun";
+  }
 };
 
 TEST_P(StartSignal, TheOthersHearWhyARankThatHadJoinedHasEnded) {
