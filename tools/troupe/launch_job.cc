@@ -269,6 +269,8 @@ void Job::say_first(Rank rank) {
 }
 
 int Job::finish() {
+  if (const auto refused = store_->refused(); refused > 0)
+    say(absl::StrCat("the store refused ", refused, refused == 1 ? " connection" : " connections", " that ", refused == 1 ? "was none" : "were none", " of the job's"));
   int code = 0;
   std::optional<Rank> first = first_failed_;
   if (cause_ && cause_->rank.value >= 0 && ranks_.failed(cause_->rank)) first = cause_->rank;

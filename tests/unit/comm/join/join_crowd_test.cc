@@ -77,7 +77,7 @@ class JoinCrowd : public testing::Test {
     for (auto& thread : threads) thread.join();
   }
   static void expect_to_join(const Place& at, const std::function<void()>& joined_all = [] {}) {
-    auto joined = join(at, address_of(at.rank.value), after(kPatience), kBuild);
+    auto joined = join(at, address_of(at.rank.value), after(kPatience));
     ASSERT_TRUE(joined.ok()) << at.rank.value << ": " << said_by(joined.status());
     ASSERT_EQ(joined->addresses().size(), static_cast<std::size_t>(kRanks));
     for (int other = 0; other < kRanks; ++other) EXPECT_EQ(joined->addresses()[static_cast<std::size_t>(other)], address_of(other));
@@ -135,14 +135,14 @@ TEST_F(JoinCrowd, OneThatIsMissingIsNamedToAll) {
     if (rank == kHasty) {  // its time is over when all others wait
       EXPECT_TRUE(wait_until_waiting(kRanks - 2));
     }
-    const Status status = join(place(rank), address_of(rank), after(rank == kHasty ? 2s : kPatience), kBuild).status();
+    const Status status = join(place(rank), address_of(rank), after(rank == kHasty ? 2s : kPatience)).status();
     const std::string missing = "waited for the address of rank 37 of 64";
     EXPECT_EQ(status.code(), rank == kHasty ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kAborted) << rank;
     EXPECT_EQ(said_by(status), rank == kHasty ? missing : "rank 5 ended the job: " + missing) << rank;
   });
   ASSERT_EQ(causes().size(), 1u);
   EXPECT_FALSE(causes()[0].lost);
-  EXPECT_EQ(said_by(join(place(kMissing), address_of(kMissing), after(kPatience), kBuild).status()),
+  EXPECT_EQ(said_by(join(place(kMissing), address_of(kMissing), after(kPatience)).status()),
             "rank 5 ended the job: waited for the address of rank 37 of 64")
       << "and to the one that comes too late";
 }
@@ -156,7 +156,7 @@ TEST_F(JoinCrowd, ARelayThatDiesMeanwhileIsNamedToAll) {
     relays_[kDies].reset();
   });
   each_but(late, [&](int rank) {
-    const Status status = join(place(rank), address_of(rank), after(kPatience), kBuild).status();
+    const Status status = join(place(rank), address_of(rank), after(kPatience)).status();
     if (rank / kRanksOfAHost == kDies) {
       EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << rank;
       EXPECT_EQ(said_by(status), "the relay of host host-2 closed the connection") << rank;
@@ -170,7 +170,7 @@ TEST_F(JoinCrowd, ARelayThatDiesMeanwhileIsNamedToAll) {
   ASSERT_EQ(causes().size(), 1u);
   EXPECT_EQ(causes()[0].rank, Rank{32});
   EXPECT_TRUE(causes()[0].lost);
-  EXPECT_NE(said_by(join(place(15), address_of(15), after(kPatience), kBuild).status()).find("the relay of host host-2"), std::string::npos);
+  EXPECT_NE(said_by(join(place(15), address_of(15), after(kPatience)).status()).find("the relay of host host-2"), std::string::npos);
 }
 
 }  // namespace
