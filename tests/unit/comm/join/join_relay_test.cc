@@ -2,16 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "comm/join/join.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/sanitizer.h"
-#include "tests/unit/comm/join/stranger.h"
+#include "tests/unit/comm/join/served_store.h"
 
 namespace troupe::comm {
 namespace {
@@ -23,18 +20,12 @@ constexpr int kWorld = 6, kEach = 3;
 
 std::string text(const Status& status) { return std::string(status.message()); }
 
-class StoreRelayed : public testing::Test {
+class StoreRelayed : public ServedStore {
  protected:
   StoreRelayed() { serve(); }
   void serve() {
     relays_.clear();
-    causes_.clear();
-    auto server = StoreServer::start({.secret = "secret", .world = kWorld}, [this](const StoreCause& cause) {
-      const std::lock_guard lock(mutex_);
-      causes_.push_back(cause);
-    });
-    EXPECT_TRUE(server.ok()) << text(server.status());
-    server_ = *std::move(server);
+    ServedStore::serve({.world = kWorld});
     for (const int host : {0, 1}) relays_.push_back(relay(host));
   }
   std::string name(int host) const { return absl::StrCat("troupe-test-", getpid(), "-", host == 0 ? "alpha" : "beta"); }
@@ -51,28 +42,11 @@ class StoreRelayed : public testing::Test {
     EXPECT_TRUE(started.ok()) << text(started.status());
     return *std::move(started);
   }
-  StoreClient::Options options(int rank) const {
+  StoreClient::Options options(int rank) const override {
     return {.hosts = "@" + name(rank / kEach), .secret = "secret", .rank = Rank{rank}, .world = kWorld, .build = kBuild};
   }
-  std::unique_ptr<StoreClient> client(int rank) const {
-    auto connected = StoreClient::connect(options(rank), after(kPatience));
-    EXPECT_TRUE(connected.ok()) << text(connected.status());
-    return connected.ok() ? *std::move(connected) : nullptr;
-  }
   Status refusal(const StoreClient::Options& of) const { return StoreClient::connect(of, after(kPatience)).status(); }
-  void each(const std::function<void(int rank)>& run) const {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < kWorld; ++rank) threads.emplace_back(run, rank);
-    for (auto& thread : threads) thread.join();
-  }
-  std::vector<StoreCause> causes() const {
-    const std::lock_guard lock(mutex_);
-    return causes_;
-  }
 
-  mutable std::mutex mutex_;
-  std::vector<StoreCause> causes_;
-  std::unique_ptr<StoreServer> server_;
   std::vector<std::unique_ptr<StoreRelay>> relays_;
 };
 

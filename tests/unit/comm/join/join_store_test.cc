@@ -8,8 +8,6 @@
 
 #include <atomic>
 #include <ctime>
-#include <functional>
-#include <mutex>
 #include <map>
 #include <optional>
 #include <thread>
@@ -19,49 +17,18 @@
 #include "comm/join/store_protocol.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/sanitizer.h"
-#include "tests/unit/comm/join/stranger.h"
+#include "tests/unit/comm/join/served_store.h"
 
 namespace troupe::comm {
 namespace {
 
 using namespace std::chrono_literals;
 
-class JoinStore : public testing::Test {
+class JoinStore : public ServedStore {
  protected:
   void serve(int world, std::chrono::milliseconds strangers_have = 5000ms) {
-    auto server = StoreServer::start({.secret = "secret", .world = world, .strangers_have = strangers_have},
-                                     [this](const StoreCause& cause) {
-                                       const std::lock_guard lock(mutex_);
-                                       causes_.push_back(cause);
-                                     });
-    ASSERT_TRUE(server.ok()) << server.status().message();
-    server_ = *std::move(server);
-    world_ = world;
+    ServedStore::serve({.world = world, .strangers_have = strangers_have});
   }
-  StoreClient::Options options(int rank) const {
-    return {
-        .hosts = "127.0.0.1", .port = server_->port(), .secret = "secret", .rank = Rank{rank}, .world = world_, .build = kBuild};
-  }
-  std::unique_ptr<StoreClient> client(int rank) const {
-    auto connected = StoreClient::connect(options(rank), after(kPatience));
-    EXPECT_TRUE(connected.ok()) << connected.status().message();
-    return connected.ok() ? *std::move(connected) : nullptr;
-  }
-  // Each rank on a thread of its own.
-  void each(const std::function<void(int rank)>& run) const {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world_; ++rank) threads.emplace_back(run, rank);
-    for (auto& thread : threads) thread.join();
-  }
-  std::vector<StoreCause> causes() const {
-    const std::lock_guard lock(mutex_);
-    return causes_;
-  }
-
-  mutable std::mutex mutex_;
-  std::vector<StoreCause> causes_;
-  std::unique_ptr<StoreServer> server_;
-  int world_ = 0;
 };
 
 TEST_F(JoinStore, AValueIsWaitedFor) {
