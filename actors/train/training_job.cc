@@ -16,6 +16,8 @@
 namespace troupe::actors {
 namespace {
 
+constexpr std::chrono::seconds kFolderShowsWithin{3};  // to other hosts, by a network file system
+
 StatusOr<std::unique_ptr<const data::Corpus>> open_for(const plan::JobConfig& job, const plan::Plan& plan, const std::string& path) {
   data::CorpusOptions options{.vocab_size = static_cast<std::int32_t>(plan.model.vocabulary)};
   if (job.data.end_of_document) options.end_of_document = *job.data.end_of_document;
@@ -111,7 +113,7 @@ Status TrainingJob::open_data() {
 
 Status TrainingJob::open_folder() {
   disk_ = std::make_unique<checkpoint::Disk>();
-  if (!leads()) return ok();
+  if (!leads()) return see_one_folder();
   TROUPE_ASSIGN_OR_RETURN(auto lock, checkpoint::RunLock::take(job_.job.output));
   lock_ = std::move(lock);
   if (!job_.checkpoint.resume && options_.save &&
@@ -119,7 +121,18 @@ Status TrainingJob::open_folder() {
     return absl::AlreadyExistsError(absl::StrCat("job.output = ", job_.job.output,
                                                  " holds a run and checkpoint.resume = false: choose another folder, or resume"));
   }
-  return ok();
+  return see_one_folder();
+}
+
+// Every rank writes its part of a checkpoint into the folder that rank 0 has made: a folder of a host's own would be found out by the first
+// save only.
+Status TrainingJob::see_one_folder() const {
+  if (!world_.from_leader) return ok();
+  TROUPE_ASSIGN_OR_RETURN(const std::string token, world_.from_leader("output", lock_ ? lock_->token() : ""));
+  const Status found = checkpoint::find_run_lock(job_.job.output, token, kFolderShowsWithin);
+  return world_.all_ok("output", found.ok() ? found : absl::FailedPreconditionError(absl::StrCat(
+      "job.output = ", job_.job.output, " is not the folder that rank 0 has locked: ", found.message(),
+      ": name one on a file system that all hosts of the job share")));
 }
 
 // Before a resume changes anything: the recording may be this run's own.
@@ -158,37 +171,58 @@ std::size_t TrainingJob::shard_at(BlockIndex block) const {
 
 Status TrainingJob::resume() {
   if (!options_.save) return ok();
-  auto newest = checkpoint::newest_complete(job_.job.output);
-  if (absl::IsNotFound(newest.status())) {
-    if (leads()) TROUPE_RETURN_IF_ERROR(cut_metrics(metrics_path(), StepId(0)));
-  } else {
-    TROUPE_RETURN_IF_ERROR(newest.status());
-    TROUPE_ASSIGN_OR_RETURN(auto reader, checkpoint::CheckpointReader::open(newest->path));
-    // Every byte once more than restoring needs: a run that goes on from a flipped bit would not be noticed for days.
-    if (leads()) TROUPE_RETURN_IF_ERROR(checkpoint::verify(newest->path));
-    TROUPE_ASSIGN_OR_RETURN(start_, restore(reader, plan_, shards_));
-    if (start_.samples != start_.step.value * plan_.global_batch) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          newest->path, " was saved after ", start_.samples, " samples in ", start_.step.value, " steps, but training.global_batch = ",
-          plan_.global_batch, ": resume with the global batch it was made with"));
-    }
-    if (start_.data != 0 && start_.data != training_data_->fingerprint() && !job_.checkpoint.allow_other_data) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          newest->path, " was made with other samples: the corpus data.train = ", job_.data.train, ", data.shuffle, training.seq_len = ",
-          plan_.geometry.seq_len, " or job.seed = ", job_.job.seed,
-          " is not what it was. Resume with the same, choose another job.output, or say --checkpoint.allow_other_data=true"));
-    }
-    if (!leads()) return ok();
-    TROUPE_RETURN_IF_ERROR(cut_metrics(metrics_path(), start_.step));
-    log_info(absl::StrCat("resuming after step ", start_.step.value, " from ", newest->path));
-    for (const auto& setting : changed_settings(reader.manifest().facts.config, plan::resolved(job_))) {
-      log_info(absl::StrCat("not as in the checkpoint: ", setting));
-    }
-  }
+  TROUPE_ASSIGN_OR_RETURN(const std::string newest, newest_checkpoint());
+  std::string config;  // of the run that saved it
+  if (!newest.empty()) TROUPE_RETURN_IF_ERROR(load(newest, config));
+  // Nobody changes anything before all have found it whole. Who has not ends the job, without waiting for the others to have read.
+  if (world_.all_ok) TROUPE_RETURN_IF_ERROR(world_.all_ok("checkpoint", ok()));
   if (!leads()) return ok();
+  TROUPE_RETURN_IF_ERROR(cut_metrics(metrics_path(), start_.step));
+  if (!newest.empty()) {
+    log_info(absl::StrCat("resuming after step ", start_.step.value, " from ", newest));
+    for (const auto& setting : changed_settings(config, plan::resolved(job_))) log_info(absl::StrCat("not as in the checkpoint: ", setting));
+  }
   start_.data = training_data_->fingerprint();
   TROUPE_RETURN_IF_ERROR(checkpoint::remove_leftovers(*disk_, job_.job.output).status());
   return device::write_file_durably(job_.job.output + "/config.resolved.toml", plan::resolved(job_));
+}
+
+// Rank 0's, whatever this rank has seen of the folder so far; empty: there is none.
+StatusOr<std::string> TrainingJob::newest_checkpoint() const {
+  std::string name;
+  if (leads() || !world_.from_leader) {
+    const auto newest = checkpoint::newest_complete(job_.job.output);
+    if (!newest.ok() && !absl::IsNotFound(newest.status())) return newest.status();
+    if (newest.ok()) name = std::filesystem::path(newest->path).filename().string();
+  }
+  if (world_.from_leader) {
+    TROUPE_ASSIGN_OR_RETURN(name, world_.from_leader("newest checkpoint", name));
+  }
+  return name.empty() ? name : absl::StrCat(checkpoint::checkpoints_folder(job_.job.output), "/", name);
+}
+
+Status TrainingJob::load(const std::string& folder, std::string& config) {
+  TROUPE_ASSIGN_OR_RETURN(auto reader, checkpoint::CheckpointReader::open(folder));
+  // Every byte once more than restoring needs: a run that goes on from a flipped bit would not be noticed for days.
+  if (world_.all_ok) {
+    TROUPE_RETURN_IF_ERROR(checkpoint::verify_part(folder, rank_.value, plan_.placement.world()));
+  } else if (leads()) {
+    TROUPE_RETURN_IF_ERROR(checkpoint::verify(folder));
+  }
+  TROUPE_ASSIGN_OR_RETURN(start_, restore(reader, plan_, shards_));
+  if (start_.samples != start_.step.value * plan_.global_batch) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        folder, " was saved after ", start_.samples, " samples in ", start_.step.value, " steps, but training.global_batch = ",
+        plan_.global_batch, ": resume with the global batch it was made with"));
+  }
+  if (start_.data != 0 && start_.data != training_data_->fingerprint() && !job_.checkpoint.allow_other_data) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        folder, " was made with other samples: the corpus data.train = ", job_.data.train, ", data.shuffle, training.seq_len = ",
+        plan_.geometry.seq_len, " or job.seed = ", job_.job.seed,
+        " is not what it was. Resume with the same, choose another job.output, or say --checkpoint.allow_other_data=true"));
+  }
+  config = reader.manifest().facts.config;
+  return ok();
 }
 
 TrainingJob::~TrainingJob() {

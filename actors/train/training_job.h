@@ -47,6 +47,11 @@ struct World {
   comm::Transport* transport = nullptr;
   // By rank: ranks of one machine have a number in common; sums and pulled weights go between machines once. Empty: all are on one.
   std::vector<int> node_of{};
+  // How the ranks agree before the job starts: each is called by all of them, and waits for the others. Empty where all are in this process.
+  // What rank 0 says.
+  std::function<StatusOr<std::string>(const std::string& what, const std::string& mine)> from_leader{};
+  // Ok if it is so at all ranks; else an error, the same at all, that says where it is not.
+  std::function<Status(const std::string& what, const Status& here)> all_ok{};
 
   static World on_this_machine(const kernels::Table& kernels, const Clock& clock);
 };
@@ -109,10 +114,13 @@ class TrainingJob {
   std::uint64_t seed() const { return static_cast<std::uint64_t>(job_.job.seed); }
   std::string metrics_path() const { return job_.job.output + "/metrics.jsonl"; }
   Status open_folder();
+  Status see_one_folder() const;
   Status open_data();
   Status open_record();
   void take_memory();
   Status resume();
+  StatusOr<std::string> newest_checkpoint() const;
+  Status load(const std::string& folder, std::string& config);
 
   // training_job_build.cc
   static constexpr comm::GroupId kEverybody{0};

@@ -90,8 +90,7 @@ void UcxCore::open_channels() {
 }
 
 void UcxCore::watch_next() {
-  Peer& next = peer(Rank{(options_.rank.value + 1) % options_.world});
-  if (next.rank != options_.rank && !next.down()) connect(next);
+  if (next().rank != options_.rank && !next().down()) connect(next());
 }
 
 void UcxCore::run() {

@@ -81,6 +81,7 @@ class UcxCore {
   void open_channels();
   // Heartbeats to the next rank from now on, on its thread: when all do so, somebody watches everyone, whether he is sent anything or not.
   void watch_next();
+  const Status& next_status() { return next().cause; }  // not ok: down
   // Until the inbox is stopped; shuts down before it returns.
   void run();
   // For a transport that was never started, too.
@@ -148,6 +149,7 @@ class UcxCore {
 
   UcxWorker& worker(Lane lane) { return *workers_[static_cast<std::size_t>(lane)]; }
   Peer& peer(Rank rank) { return peers_[static_cast<std::size_t>(rank.value)]; }
+  Peer& next() { return peer(Rank{(options_.rank.value + 1) % options_.world}); }
   bool connect(Peer& peer);
   void submit_to_self(std::unique_ptr<OpenSend> open);
   void note(Peer& peer, Lane lane, const Note& note, Completion sent = {});

@@ -1,6 +1,8 @@
 #include "comm/ucx/ucx_transport.h"
 
 #include <algorithm>
+#include <future>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -88,6 +90,14 @@ void UcxTransport::be_reachable() {
   TROUPE_CHECK(state_->peers_set && !state_->thread.joinable() && !state_->stopped) << "reachable between set_peers and start";
   state_->inbox->push([core = state_->core.get()] { core->watch_next(); });
   state_->run();
+}
+
+Status UcxTransport::check_next() {
+  TROUPE_CHECK(state_->thread.joinable() && !state_->started && !state_->stopped) << "between be_reachable and start";
+  auto told = std::make_shared<std::promise<Status>>();
+  auto status = told->get_future();
+  state_->inbox->push([core = state_->core.get(), told] { told->set_value(core->next_status()); });
+  return status.get();
 }
 
 void UcxTransport::send(Frame frame) {

@@ -53,6 +53,8 @@ class UcxTransport final : public Transport {
   // After set_peers, by all ranks: from now on heartbeats are answered, and each rank sends some to the next one. So whoever stops is noticed,
   // even if everybody waits for him and nobody has sent him anything. What else comes waits for start().
   void be_reachable();
+  // Between be_reachable and start: not ok if the next rank is down, and why. For who waits for the others by other means meanwhile.
+  Status check_next();
 
   Rank rank() const override;
   int world() const override;

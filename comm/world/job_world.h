@@ -1,12 +1,15 @@
 // What joins the ranks of a job that this process takes part in: UCX between processes, threads' queues within one. A program's main
 // makes one; it knows by its environment whether troupe launch, torchrun, Slurm, Open MPI or nobody started it.
 //
-// Threads: one. Owns: the transports, the connection to the job's store. Errors: those of comm/join and of UCX.
+// Threads: one. Owns: the transports, the connection to the job's store. Errors: those of comm/join and of UCX; of what waits for the
+// other ranks, why one of them has failed or gone, with that rank as first_cause().
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -14,6 +17,8 @@
 #include "comm/local/local_transport.h"
 
 namespace troupe::comm {
+
+class UcxTransport;
 
 class JobWorld {
  public:
@@ -36,27 +41,37 @@ class JobWorld {
   const std::vector<Transport*>& transports() const { return transports_; }
   // Ranks that share a machine have a number in common; by rank, empty where all are in this process.
   const std::vector<int>& node_of() const { return node_of_; }
+  // Before the transports start, by all ranks in the same order; both wait for the others, for as long as these live.
+  // What rank 0 says.
+  StatusOr<std::string> from_leader(const std::string& what, const std::string& mine);
+  // Ok if it is so at all ranks; else, at all of them, an error that says where it is not, and why.
+  Status all_ok(const std::string& what, const Status& here);
   // From another thread, once, if the store says that a rank failed or was lost: sooner than the transport may know, and also before that
   // rank was ever heard of.
   void watch(std::function<void(Rank, const Status& cause)> lost);
   // Before what it calls ends.
   void end_watch();
-  // From another thread than the one that entered, which is not in a call and will be in none: tells the others why this process ends now.
+  // From another thread than the one that entered, after the request to cancel, which ends a call that waits: tells the others why this
+  // process ends now. No call follows.
   void give_up(const Status& why);
   // Tells the others how it ended here.
   Status leave(const Status& outcome);
 
  private:
   explicit JobWorld(Place place) : place_(std::move(place)) {}
+  StatusOr<std::string> hear(const std::string& key);
+  Status meet(const std::string& what, const Status& here);
 
   const Place place_;
   std::optional<Joined> joined_;
   std::unique_ptr<LocalHub> hub_;
   std::vector<std::unique_ptr<Transport>> owned_;
+  UcxTransport* ucx_ = nullptr;  // one of them, where there are several processes
   std::vector<Transport*> transports_;
   std::vector<int> node_of_;
   std::thread watch_;
   int end_watch_ = -1;  // an eventfd
+  std::mutex calls_;    // of the store: give_up() comes from another thread
 };
 
 }  // namespace troupe::comm

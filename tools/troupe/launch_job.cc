@@ -289,8 +289,6 @@ int Job::finish() {
     }
     if (code == 0 && cause_) code = 1;
   }
-  if (const auto refused = store_->refused(); refused > 0)
-    say(absl::StrCat("the store refused ", refused, refused == 1 ? " connection" : " connections", " that ", refused == 1 ? "was none" : "were none", " of the job's"));
   ranks_.flush();
   return code;
 }

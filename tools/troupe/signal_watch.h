@@ -32,7 +32,7 @@ class SignalWatch {
 
   // Of the wait for the other ranks.
   const comm::Cancel* cancel() const { return &cancel_; }
-  // The ranks have met, and no call of `world` follows until watch() or end(). kCancelled if a signal has come.
+  // The ranks have met; until watch() or end(), `world` is only asked what cancel() ends. kCancelled if a signal has come.
   Status met(comm::JobWorld& world);
   // There is a job: signals are its from now on.
   void watch(actors::LocalReplicas& ranks);

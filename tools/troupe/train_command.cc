@@ -48,6 +48,10 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
     options.peak_flops_per_s = actors::measure_matmul_peak(world.kernels, planned.plan.geometry.compute, planned.plan.threads);
   }
   world.node_of = job_world.node_of();
+  if (job_world.place().world > 1) {
+    world.from_leader = [&](const std::string& what, const std::string& mine) { return job_world.from_leader(what, mine); };
+    world.all_ok = [&](const std::string& what, const Status& here) { return job_world.all_ok(what, here); };
+  }
   TROUPE_ASSIGN_OR_RETURN(const auto ranks, actors::LocalReplicas::create(planned.job, planned.plan, world, options, job_world.transports()));
   if (job_world.leads()) {  // the folder is ours, the memory is there
     log_info(absl::StrCat(planned.plan.parameters, " parameters, ", planned.plan.replicas, " replica(s) of ", planned.plan.stages.size(),

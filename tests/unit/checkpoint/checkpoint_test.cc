@@ -1,11 +1,15 @@
 // Whole saves: killed, failed, filled up; and what inspect says of the rest.
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <future>
 
 #include "models/checkpoint/directory.h"
 #include "models/checkpoint/inspect.h"
@@ -249,6 +253,81 @@ TEST(Inspect, DescribesWhatIsThere) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_TRUE(absl::IsNotFound(describe(out / "absent").status()));
+}
+
+// CASES T17. Four writers with two files each; as many readers, fewer, more.
+TEST(Inspect, OfSeveralThatVerifyTogetherExactlyOneFindsAnAlteredByte) {
+  TestFolder out;
+  const Disk disk;
+  const std::vector<float> values = counted(64, 1);
+  auto save = CheckpointSave::begin(disk, out.path(), StepId(1));
+  ASSERT_TRUE(save.ok()) << save.status();
+  for (int writer = 0; writer < 4; ++writer) {
+    std::vector<TensorSource> sources;
+    for (const TensorKind kind : {TensorKind::kParameter, TensorKind::kAdamM}) {
+      sources.push_back({"w", kind, ElementType::kF32, {4, 64}, {{writer, 0}, {1, 64}}, std::as_bytes(std::span(values))});
+    }
+    save->add(write_shard(disk, save->folder(), writer, sources).value());
+  }
+  const auto folder = save->commit(sample_facts(1));
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  for (const int parts : {1, 2, 3, 4, 5, 16}) {
+    for (int part = 0; part < parts; ++part) EXPECT_TRUE(verify_part(*folder, part, parts).ok());
+    for (int writer = 0; writer < 4; ++writer) {
+      for (const char* kind : {"model", "optimizer"}) {
+        const std::string file = *folder + "/" + kind + "-0000" + std::to_string(writer) + ".safetensors", whole_file = contents(file);
+        std::string altered = whole_file;
+        altered.back() = static_cast<char>(altered.back() ^ 1);
+        put(file, altered);
+        std::vector<int> found_by;
+        for (int part = 0; part < parts; ++part) {
+          const Status status = verify_part(*folder, part, parts);
+          if (status.ok()) continue;
+          found_by.push_back(part);
+          EXPECT_THAT(text(status), HasSubstr(file + ": altered"));
+        }
+        ASSERT_EQ(found_by.size(), 1u) << parts << " parts, " << file;
+        if (parts == 4) {
+          EXPECT_EQ(found_by[0], writer);
+        }
+        put(file, whole_file);
+      }
+    }
+  }
+}
+
+TEST(RunLock, IsFoundByItsTokenAlone) {
+  TestFolder out;
+  auto lock = RunLock::take(out / "run");
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  constexpr std::chrono::seconds patience{10};
+  EXPECT_TRUE(find_run_lock(out / "run", lock->token(), patience).ok());
+  const std::string token = lock->token();
+  { const RunLock gone = *std::move(lock); }
+  const auto next = RunLock::take(out / "run");
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_NE(next->token(), token);
+  const Status other = find_run_lock(out / "run", token, {});
+  EXPECT_TRUE(absl::IsFailedPrecondition(other));
+  EXPECT_THAT(text(other), HasSubstr(out / "run/.lock is of another run (pid " + std::to_string(getpid()) + " on "));
+  const Status none = find_run_lock(out / "absent", token, {});
+  EXPECT_TRUE(absl::IsFailedPrecondition(none));
+  EXPECT_THAT(text(none), HasSubstr(out / "absent/.lock"));
+}
+
+// As on a network file system that shows it late: after the folder was opened twice, so looked into once in vain.
+TEST(RunLock, IsLookedForAgain) {
+  TestFolder out;
+  const int opened = inotify_init1(IN_CLOEXEC);
+  ASSERT_GE(inotify_add_watch(opened, out.path().c_str(), IN_OPEN), 0);
+  auto found = std::async(std::launch::async, [&] { return find_run_lock(out.path(), "0123", std::chrono::seconds(20)); });
+  for (int looks = 0; looks < 2; ++looks) {
+    std::array<char, sizeof(inotify_event)> event{};  // of the folder itself: no name follows
+    ASSERT_EQ(read(opened, event.data(), event.size()), static_cast<ssize_t>(event.size()));
+  }
+  close(opened);
+  put(out / ".lock", "pid 1 on elsewhere\ntoken 0123\n");
+  EXPECT_TRUE(found.get().ok());
 }
 
 TEST(RunLock, RefusesASecondRunNamingTheFirst) {
