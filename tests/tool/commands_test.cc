@@ -156,6 +156,30 @@ TEST(Commands, BenchParallelRefusesRowsThatThereAreNot) {
   EXPECT_NE(ended.err.find("slow_link"), std::string::npos) << ended.err;
 }
 
+TEST(Commands, ManifestsTakeTheOverridesOfTrainAndRefuseWhatItRefuses) {
+  const std::string config = "tools/configs/quickstart.toml";
+  const std::vector<std::vector<std::string>> manifests{{"manifest", "slurm"}, {"manifest", "kubernetes", "--image", "image"}};
+  const auto with = [&](std::vector<std::string> words, const std::vector<std::string>& overrides) {
+    words.push_back(config);
+    words.insert(words.end(), overrides.begin(), overrides.end());
+    return tool(words);
+  };
+  for (const auto& manifest : manifests) {
+    const Ended printed = with(manifest, {"--training.steps=70", "--parallelism.data_parallel", "2", "--job.output=it's $(here)"});
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    EXPECT_NE(printed.out.find("train " + config + " --training.steps=70 --parallelism.data_parallel 2 '--job.output=it'"), std::string::npos) << printed.out;
+    // As a shell reads it, and before it Kubernetes, where $$ is $.
+    const bool shell = manifest[1] == "slurm";
+    EXPECT_NE(printed.out.find(shell ? "it'\\''s $(here)'" : "it'\\\\''s $$(here)'"), std::string::npos) << printed.out;
+    const std::vector<std::string> wrong{"--training.stepz=7"};
+    const Ended refused = with(manifest, wrong);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_EQ(refused.out, "");
+    EXPECT_NE(refused.err.find("did you mean 'training.steps'?"), std::string::npos) << refused.err;
+    EXPECT_EQ(refused.err, with({"train"}, wrong).err);
+  }
+}
+
 // One run, looked at with every command that looks at runs.
 class AfterARun : public testing::Test {
  protected:

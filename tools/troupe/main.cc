@@ -21,6 +21,13 @@ int exit_code(const StatusOr<int>& done) {
 }
 int exit_code(const Status& status) { return status.ok() ? 0 : exit_code(StatusOr<int>(status)); }
 
+// Words that are none of the command's own are settings of its config.
+void take_overrides(CLI::App& command, std::vector<std::string>& overrides) {
+  command.allow_extras();
+  command.footer("Every setting of the file can be overridden: --training.steps=20");
+  command.parse_complete_callback([&] { overrides = command.remaining(); });
+}
+
 // The commands that were declared, and what each does when it was chosen.
 class Commands {
  public:
@@ -40,13 +47,9 @@ class Commands {
     CLI::App* command = app_.add_subcommand(name, what);
     const auto arguments = std::make_shared<ConfigArguments>();
     command->add_option("config", arguments->config, "a TOML file; see tools/configs")->required();
-    command->allow_extras();
-    command->footer("Every setting of the file can be overridden: --training.steps=20");
+    take_overrides(*command, arguments->overrides);
     declare(*command, *arguments);
-    runs_.emplace_back(command, [=] {
-      arguments->overrides = command->remaining();
-      return exit_code(run(*arguments));
-    });
+    runs_.emplace_back(command, [=] { return exit_code(run(*arguments)); });
   }
   // A command of options and a program with its own arguments: all from the first word that is no option. `behind`: "--" and what follows.
   template <class A, class Declare>
@@ -108,7 +111,7 @@ void declare_launch(CLI::App& app, LaunchArguments& a) {
 
 void declare_manifest(CLI::App& app, ManifestArguments& a) {
   app.add_option("config", a.config, "a TOML file, as the ranks will see it")->required();
-  app.add_option("--set", a.overrides, "--section.key=value for train; may be repeated")->take_all()->allow_extra_args(false);
+  take_overrides(app, a.overrides);
   app.add_option("--binary", a.binary, "where the nodes find this program")->capture_default_str();
   app.add_option("--ranks", a.ranks, "of the job; left out: one for each replica")->check(kPositive);
   app.add_option("--cpus-per-rank", a.cpus_per_rank, "cores of a rank")->capture_default_str()->check(kPositive);

@@ -3,9 +3,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "actors/plan/job_config.h"
 #include "actors/plan/placement.h"
-#include "comm/join/secret.h"
 #include "tools/troupe/commands.h"
 
 namespace troupe::tool {
@@ -24,6 +24,11 @@ std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
   return text + "'";
+}
+
+// A string of YAML, in double quotes. Kubernetes would put a variable in the place of $(NAME).
+std::string yaml_command(const std::string& command) {
+  return absl::StrCat("\"", absl::StrReplaceAll(command, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}, {"$(", "$$("}}), "\"");
 }
 
 StatusOr<Job> job_of(const ManifestArguments& arguments) {
@@ -70,21 +75,20 @@ Status manifest_slurm(const ManifestArguments& arguments) {
 Status manifest_kubernetes(const ManifestArguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(const Job job, job_of(arguments));
   if (arguments.image.empty()) return absl::InvalidArgumentError("--image is not given: name a container image that has the binary, as --binary says");
-  std::string command;
-  for (const char c : "export RANK=$JOB_COMPLETION_INDEX; exec " + job.command) command += c == '\\' || c == '"' ? std::string("\\") + c : std::string(1, c);
   std::printf(
-      "apiVersion: v1\nkind: Secret\nmetadata:\n  name: %1$s\nstringData:\n  job: \"%8$s\"\n---\n"
+      "# The ranks know each other by a secret, which is not in this file. Once, before the Job:\n"
+      "#   kubectl create secret generic %1$s-secret --from-literal=secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n"
       "apiVersion: v1\nkind: Service\nmetadata:\n  name: %1$s\nspec:\n  clusterIP: None\n  selector:\n    job-name: %1$s\n---\n"
       "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: %1$s\nspec:\n  completionMode: Indexed\n  completions: %2$d\n  parallelism: %2$d\n"
       "  backoffLimit: 0\n  template:\n    spec:\n      subdomain: %1$s\n      restartPolicy: Never\n      terminationGracePeriodSeconds: 120\n"
-      "      containers:\n      - name: rank\n        image: %3$s\n        command: [\"/bin/sh\", \"-c\", \"%4$s\"]\n        env:\n"
+      "      containers:\n      - name: rank\n        image: %3$s\n        command: [\"/bin/sh\", \"-c\", %4$s]\n        env:\n"
       "        - {name: WORLD_SIZE, value: \"%2$d\"}\n        - {name: LOCAL_RANK, value: \"0\"}\n        - {name: LOCAL_WORLD_SIZE, value: \"1\"}\n"
       "        - {name: MASTER_ADDR, value: \"%1$s-0.%1$s\"}\n        - {name: MASTER_PORT, value: \"29500\"}\n"
-      "        - {name: TROUPE_SECRET, valueFrom: {secretKeyRef: {name: %1$s, key: job}}}\n"
+      "        - {name: TROUPE_SECRET, valueFrom: {secretKeyRef: {name: %1$s-secret, key: secret}}}\n"
       "        resources:\n          requests: {cpu: \"%5$d\"}\n"
       "        volumeMounts:\n        - {name: shared, mountPath: %6$s}\n      volumes:\n      - name: shared\n        persistentVolumeClaim: {claimName: %7$s}\n",
-      job.name.c_str(), job.ranks, arguments.image.c_str(), command.c_str(), arguments.cpus_per_rank, arguments.mount.c_str(), arguments.claim.c_str(),
-      comm::make_secret().c_str());
+      job.name.c_str(), job.ranks, arguments.image.c_str(), yaml_command("export RANK=$JOB_COMPLETION_INDEX; exec " + job.command).c_str(),
+      arguments.cpus_per_rank, arguments.mount.c_str(), arguments.claim.c_str());
   return ok();
 }
 

@@ -136,7 +136,7 @@ TEST(Launched, ABatchScriptStartsTheSameJob) {
   ASSERT_EQ(run_tool(launched(run, 2, "ours"), run.folder()).exit_code, 0);
   std::vector<std::string> words{"manifest", "slurm", run.config(), "--binary", TROUPE_BINARY};
   for (const auto& word : alone(run, "batch", two)) {
-    if (word.starts_with("--")) words.insert(words.end(), {"--set", word});
+    if (word.starts_with("--")) words.push_back(word);
   }
   const Ended printed = run_tool(words, run.folder());
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
@@ -149,11 +149,13 @@ TEST(Launched, ABatchScriptStartsTheSameJob) {
 
 TEST(Launched, AKubernetesManifestNamesEveryRank) {
   const TinyRun run;
-  const Ended printed = run_tool({"manifest", "kubernetes", run.config(), "--image", "registry/troupe:1", "--set", "--training.global_batch=8", "--set",
+  const Ended printed = run_tool({"manifest", "kubernetes", run.config(), "--image", "registry/troupe:1", "--training.global_batch=8",
                                   "--parallelism.data_parallel=8"}, run.folder());
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
   for (const char* line : {"completions: 8", "parallelism: 8", "completionMode: Indexed", "image: registry/troupe:1", "RANK=$JOB_COMPLETION_INDEX",
-                           "{name: WORLD_SIZE, value: \"8\"}", "{name: MASTER_ADDR, value: \"tiny-0.tiny\"}", "clusterIP: None"}) {
+                           "tiny.toml --training.global_batch=8 --parallelism.data_parallel=8\"]", "{name: WORLD_SIZE, value: \"8\"}", "{name: MASTER_ADDR, value: \"tiny-0.tiny\"}", "clusterIP: None",
+                           "{name: TROUPE_SECRET, valueFrom: {secretKeyRef: {name: tiny-secret, key: secret}}}",
+                           "#   kubectl create secret generic tiny-secret --from-literal=secret="}) {
     EXPECT_THAT(printed.out, HasSubstr(line));
   }
   // Drawn anew for each job, and each rank is told.
