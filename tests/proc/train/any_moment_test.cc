@@ -36,13 +36,6 @@ std::string shared_memory_left(const std::set<pid_t>& made_by, const std::string
   return found;
 }
 
-// Where UCX makes its shared memory in a rank, as its environment says.
-std::string memory_folder(pid_t pid) {
-  const std::string environment = std::string(1, '\0') + read_text("/proc/" + std::to_string(pid) + "/environ");
-  const auto at = environment.find(std::string(1, '\0') + "UCX_POSIX_DIR=");
-  return at == std::string::npos ? "" : std::string(environment.c_str() + at + 15);
-}
-
 // The ranks that the ranks' own reports blame.
 std::set<int> blamed(const std::string& err) {
   static const std::regex report("\\[[0-9]\\] troupe: [^\n]*?failed: rank ([0-9]) (is|on|ended)");
@@ -76,7 +69,7 @@ TEST(AnyMoment, ASignalToAnyRankEndsAllInTimeAndLeavesNothing) {
     trained += !steps_of(output).empty();
     std::set<pid_t> pids;
     for (const auto& [rank, pid] : ranks_of(output)) pids.insert(pid);
-    const std::string folder = memory_folder(pid_of_rank(output, launcher ? 0 : victim));
+    const std::string folder = variable_of(pid_of_rank(output, launcher ? 0 : victim), "UCX_POSIX_DIR");
     EXPECT_NE(folder, "");
     const auto hit = Clock::now();
     if (launcher) {

@@ -21,6 +21,13 @@ inline std::vector<std::string> launched(const TinyRun& run, int ranks, const st
   return words;
 }
 
+// Of a process's environment; empty if it has none of that name.
+inline std::string variable_of(pid_t pid, const std::string& name) {
+  const std::string zero(1, '\0'), environment = zero + read_text("/proc/" + std::to_string(pid) + "/environ");
+  const auto at = environment.find(zero + name + "=");
+  return at == std::string::npos ? "" : std::string(environment.c_str() + at + name.size() + 2);
+}
+
 // The processes of this run that are ranks: rank -> pid. By what their command line and environment say, as an operator would look.
 inline std::vector<std::pair<int, pid_t>> ranks_of(const std::string& output) {
   std::vector<std::pair<int, pid_t>> found;
@@ -30,9 +37,8 @@ inline std::vector<std::pair<int, pid_t>> ranks_of(const std::string& output) {
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
     const std::string command = read_text("/proc/" + pid + "/cmdline");
     if (command.find("--job.output=" + output) == std::string::npos) continue;
-    const std::string environment = std::string(1, '\0') + read_text("/proc/" + pid + "/environ");
-    const auto at = environment.find(std::string(1, '\0') + "TROUPE_RANK=");
-    if (at != std::string::npos) found.emplace_back(std::stoi(environment.substr(at + 13)), static_cast<pid_t>(std::stol(pid)));
+    const auto id = static_cast<pid_t>(std::stol(pid));
+    if (const std::string rank = variable_of(id, "TROUPE_RANK"); !rank.empty()) found.emplace_back(std::stoi(rank), id);
   }
   return found;
 }

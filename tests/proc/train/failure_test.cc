@@ -59,6 +59,34 @@ TEST_F(Failure, AKilledRankEndsTheJobAndIsNamed) {
   }
 }
 
+// The evaluation of step 2 is long, and a step's line is written after its evaluation: as long as there is one line it goes on.
+TEST_F(Failure, ARankThatIsKilledDuringAnEvaluationEndsTheJobAndIsNamed) {
+  std::string text;
+  while (text.size() < 2'000'000) text += "the ledger waits for the evaluation of a step ";
+  std::ofstream(run_.folder() + "/long.txt") << text;
+  ASSERT_EQ(run_tool({"data", "prepare", run_.folder() + "/long.txt", "-o", run_.folder() + "/long"}, run_.folder()).exit_code, 0);
+  const std::vector<std::string> settings{"--training.steps=100000", "--lr_scheduler.total_steps=100000", "--training.global_batch=4",
+                                          "--data.validation=" + run_.folder() + "/long", "--validation.interval=2", "--validation.steps=100000"};
+  const std::vector<std::string> replicas{"--parallelism.data_parallel=4"}, stages{"--parallelism.data_parallel=2", "--parallelism.pipeline=2"};
+  for (const auto& [rank, plan] : {std::pair{0, replicas}, {2, replicas}, {1, stages}}) {
+    std::filesystem::remove_all(output());
+    auto more = settings;
+    more.insert(more.end(), plan.begin(), plan.end());
+    job_.emplace(launched(run_, 4, "job", more), run_.folder());
+    const auto evaluates = [&] {
+      return read_text(variable_of(pid_of_rank(output(), 0), "TROUPE_STATE_FILE")).find("ledger: waiting for input from evaluation") != std::string::npos;
+    };
+    ASSERT_TRUE(wait_until([&] { return evaluates() || !job_->running(); }));
+    ASSERT_TRUE(job_->running()) << job_->err();
+    EXPECT_TRUE(signal_process(pid_of_rank(output(), rank), SIGKILL));
+    const Ended& ended = job_->wait(kSoon);
+    EXPECT_EQ(ended.exit_code, 128 + SIGKILL);
+    EXPECT_THAT(ended.err, AllOf(HasSubstr("rank " + std::to_string(rank) + " on localhost"), HasSubstr("signal 9"))) << ended.err;
+    EXPECT_EQ(steps_of(output()).size(), 1u) << "the evaluation had ended";
+    expect_nobody_left();
+  }
+}
+
 // With the heartbeats' own time, which is most of what there is.
 TEST_F(Failure, AStoppedRankEndsTheJobWithinTenSecondsByDefault) {
   begin(4);
