@@ -5,9 +5,14 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace troupe::bench {
 namespace {
@@ -22,11 +27,25 @@ StatusOr<std::string> command(const std::string& words) {
   return absl::UnavailableError(absl::StrCat("`", words, "` failed: ", text, "(two namespaces and a limited link need root, ip and tc)"));
 }
 
+constexpr absl::string_view kPrefix = "bench-";  // then the process's id, "-", the end
+
+// Those of processes that are gone, where what kills them has killed the guard too.
+void remove_leftovers() {
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator("/run/netns", failed)) {
+    const std::string name = entry.path().filename().string();
+    if (!absl::StartsWith(name, kPrefix)) continue;
+    int process = 0;
+    const bool ours = absl::SimpleAtoi(name.substr(kPrefix.size(), name.rfind('-') - kPrefix.size()), &process) && process > 0;
+    if (ours && !std::filesystem::exists(absl::StrCat("/proc/", process), failed)) (void)command("ip netns delete " + name);
+  }
+}
+
 }  // namespace
 
 LinkedNamespaces::LinkedNamespaces() {
   for (std::size_t end = 0; end < names_.size(); ++end) {
-    names_[end] = absl::StrCat("bench-", getpid(), "-", end);
+    names_[end] = absl::StrCat(kPrefix, getpid(), "-", end);
     devices_[end] = absl::StrCat("bench", getpid(), end == 0 ? "a" : "b");  // 15 letters at most
   }
 }
@@ -38,6 +57,7 @@ StatusOr<std::unique_ptr<LinkedNamespaces>> LinkedNamespaces::create() {
 }
 
 Status LinkedNamespaces::set_up() {
+  remove_leftovers();
   TROUPE_ASSIGN_OR_RETURN(auto guard, OutlivingGuard::start([names = names_] {
                             for (const auto& name : names) (void)command("ip netns delete " + name);  // the devices go with them
                           }));

@@ -1,7 +1,7 @@
 // Two network namespaces of this machine, joined by a pair of virtual devices whose rate can be limited: two hosts and a link.
 //
 // Threads: one. Owns: both namespaces and the devices; names begin with "bench" and this process's id. A guard removes them, also when this
-// process ends otherwise.
+// process ends otherwise; if that was killed too, the next process that makes some does.
 // Errors: kUnavailable where it is not possible (no root, no ip, no tc), with the command that failed and what it said.
 #pragma once
 
