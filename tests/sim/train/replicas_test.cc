@@ -79,7 +79,8 @@ TEST_F(Replicas, ShareAnEvaluation) {
     EXPECT_TRUE(trial.outcome.status.ok()) << trial.outcome.status;
     return static_cast<double>(trial.ended_ns);
   };
-  const double two = ended_ns(2, 64) - ended_ns(2, 0), four = ended_ns(4, 64) - ended_ns(4, 0);
+  // What so many more batches take: some are computed while the replicas wait for each other anyway.
+  const double two = ended_ns(2, 256) - ended_ns(2, 128), four = ended_ns(4, 256) - ended_ns(4, 128);
   printf("of two replicas %.0f us, of four %.0f us\n", two / 1e3, four / 1e3);
   EXPECT_NEAR(four / two, 0.5, 0.15);
 }
