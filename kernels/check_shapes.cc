@@ -52,6 +52,15 @@ void check_shapes(const Rope& op, Types types) {
   c.reads("inverse_frequency", op.inverse_frequency, kFloat32, {h.size / 2});
 }
 
+namespace {
+
+void check_dropout(ShapeChecker& c, const AttentionDropout& dropout, std::int64_t rows) {
+  c.require(dropout.probability >= 0 && dropout.probability < 1, "0 <= probability < 1", dropout.probability);
+  if (dropout.probability > 0) c.reads("sample_ids", dropout.sample_ids, kInt32, {rows, 2});
+}
+
+}  // namespace
+
 void check_shapes(const Attention& op, Types types) {
   ShapeChecker c("Attention", types);
   const Shape qkv = c.shape_of("qkv", op.qkv, 3);
@@ -60,6 +69,7 @@ void check_shapes(const Attention& op, Types types) {
   c.writes("out", op.out, kModel, {qkv[0], qkv[1], h.q * h.size});
   c.writes("log_sum_exp", op.log_sum_exp, kFloat32, {qkv[0], h.q, qkv[1]});
   c.may_read("document_start", op.document_start, kInt32, {qkv[0], qkv[1]});
+  check_dropout(c, op.dropout, qkv[0]);
 }
 
 void check_shapes(const AttentionInputGradient& op, Types types) {
@@ -72,6 +82,7 @@ void check_shapes(const AttentionInputGradient& op, Types types) {
   c.reads("out", op.out, kModel, {qkv[0], qkv[1], h.q * h.size});
   c.reads("log_sum_exp", op.log_sum_exp, kFloat32, {qkv[0], h.q, qkv[1]});
   c.may_read("document_start", op.document_start, kInt32, {qkv[0], qkv[1]});
+  check_dropout(c, op.dropout, qkv[0]);
 }
 
 void check_shapes(const Swiglu& op, Types types) {

@@ -43,7 +43,7 @@ struct ModelConfig {
   double rope_theta = 10000;
   RopeScaling rope_scaling;
   bool tied_embeddings = false;
-  double dropout = 0;                  // on the embedding and the two residual branches
+  double dropout = 0;                  // on the embedding, the attention's probabilities and the two residual branches
   double init_std = 0.02;
 
   bool layer_norm() const { return family == Family::kGpt2; }

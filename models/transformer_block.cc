@@ -6,7 +6,7 @@
 namespace troupe::models {
 namespace {
 
-constexpr std::int32_t kAttentionDropout = 1, kMlpDropout = 2;
+constexpr std::int32_t kAttentionDropout = 1, kMlpDropout = 2, kProbabilityDropout = 3;
 
 int as_int(std::int64_t value) { return static_cast<int>(value); }
 
@@ -124,6 +124,12 @@ kernels::Dropout TransformerBlock::dropout(const Context& ctx, ConstTensorView x
           .key = ctx.dropout_key(block_, use), .probability = static_cast<float>(config_.dropout)};
 }
 
+kernels::AttentionDropout TransformerBlock::probability_dropout(const Context& ctx) const {
+  if (!drops(ctx)) return {};
+  return {.sample_ids = ctx.inputs->sample_ids, .key = ctx.dropout_key(block_, kProbabilityDropout),
+          .probability = static_cast<float>(config_.dropout)};
+}
+
 void TransformerBlock::attend(Context& ctx, const TransformerFrame& f) {
   const int heads = as_int(config_.heads), kv_heads = as_int(config_.kv_heads);
   const auto layout = config_.weight_layout();
@@ -140,7 +146,7 @@ void TransformerBlock::attend(Context& ctx, const TransformerFrame& f) {
   ctx.kernels.attention(ctx.stream, {f.attention.view().reshaped({g.batch, g.seq_len, config_.attention_width()}), f.log_sum_exp,
                                      f.qkv.view().reshaped({g.batch, g.seq_len, config_.qkv_width()}),
                                      ctx.inputs->document_start.view().reshaped({g.batch, g.seq_len}), heads, kv_heads,
-                                     1.0f / std::sqrt(static_cast<float>(config_.head_dim))});
+                                     1.0f / std::sqrt(static_cast<float>(config_.head_dim)), probability_dropout(ctx)});
 }
 
 void TransformerBlock::activate(Context& ctx, const TransformerFrame& f) {
@@ -218,7 +224,7 @@ task::Task<> TransformerBlock::input_gradient(Context& ctx, const TransformerFra
       ctx.stream, {d.dqkv.view().reshaped(qkv_shape), d.dattention.view().reshaped(heads_shape),
                    f.attention.view().reshaped(heads_shape), f.qkv.view().reshaped(qkv_shape), f.log_sum_exp,
                    ctx.inputs->document_start.view().reshaped({g.batch, g.seq_len}), heads, kv_heads,
-                   1.0f / std::sqrt(static_cast<float>(config_.head_dim))});
+                   1.0f / std::sqrt(static_cast<float>(config_.head_dim)), probability_dropout(ctx)});
   if (inverse_frequency_) {
     ctx.kernels.rope(ctx.stream, {d.dqkv, ctx.inputs->positions, inverse_frequency_, heads, kv_heads, true});
   }

@@ -87,6 +87,7 @@ class TransformerBlock {
   bool drops(const Context& context) const { return context.training && config_.dropout > 0; }
   kernels::Dropout dropout(const Context& context, ConstTensorView x, ConstTensorView residual, TensorView y,
                            std::int32_t use) const;
+  kernels::AttentionDropout probability_dropout(const Context& context) const;
 
   const ModelConfig& config_;
   BlockIndex block_;

@@ -92,7 +92,7 @@ void declare_model(ConfigSchema& schema, ModelSection& model) {
       .also_written("gelu_new", "gelu_tanh")
       .also_written("gelu_pytorch_tanh", "gelu_tanh")
       .known_as({"hidden_act", "activation_function"});
-  schema.add("model.dropout", &model.dropout, "after embedding, attention and MLP")
+  schema.add("model.dropout", &model.dropout, "of the embedding, the attention probabilities and the two residual branches")
       .at_least(0)
       .below(1)
       .known_as({"resid_pdrop", "embd_pdrop", "attn_pdrop", "hidden_dropout"});

@@ -80,23 +80,16 @@ void dropout(Stream& stream, const Dropout& op) {
     const T* x = op.x.template data<T>();
     const T* residual = optional<T>(op.residual);
     const std::int32_t* sample_ids = op.sample_ids.data<std::int32_t>();
-    const RandomKey base = op.key;
-    const auto threshold =
-        static_cast<std::uint32_t>(std::ceil(static_cast<double>(op.probability) * 0x1p32));
-    const auto scale = static_cast<float>(1.0 / (1.0 - static_cast<double>(op.probability)));
+    const RandomKey key = op.key;
+    const float probability = op.probability;
     stream.enqueue([=](device::StreamContext& context) {
       context.team.split(n, rows_per_piece(c), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end;) {
           const std::int64_t sample = row / rows_per_sample, first = row % rows_per_sample;
           const std::int64_t last = std::min(end, (sample + 1) * rows_per_sample);
-          RandomKey key = base;
-          key.sample = sample_id(sample_ids, sample);
-          const RandomStream random(key);
-          const DropoutStream words{{random.key()[0], random.key()[1]},
-                                    {random.counter_high()[0], random.counter_high()[1]}};
           dropout_elements<kIsa, T>(y + row * c, x + row * c, residual ? residual + row * c : nullptr,
-                                    (last - row) * c, words, static_cast<std::uint64_t>(first * c), threshold,
-                                    scale);
+                                    (last - row) * c, dropout_mask(key, sample_ids, sample, probability),
+                                    static_cast<std::uint64_t>(first * c));
           row = last;
         }
       });

@@ -62,6 +62,11 @@ AttentionGroup<T> group_of(const Op& op, const Layout& layout, std::int64_t grou
   g.out_stride = layout.q_heads * layout.dim;
   g.log_sum_exp = const_cast<float*>(op.log_sum_exp.template data<float>()) +
                   group * layout.group_heads() * layout.tokens;
+  if (op.dropout.probability > 0) {
+    g.dropout = dropout_mask(op.dropout.key, op.dropout.sample_ids.template data<std::int32_t>(),
+                             group / layout.kv_heads, op.dropout.probability);
+    g.first_word = first_dropout_word(layout.tokens, group % layout.kv_heads * layout.group_heads(), 0);
+  }
   g.scratch = reinterpret_cast<float*>(context.scratch) + member * floats;
   return g;
 }

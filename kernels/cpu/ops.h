@@ -7,8 +7,11 @@
 // team's size; they differ between instruction sets.
 #pragma once
 
+#include <cmath>
+
 #include "kernels/check_shapes.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/isa/dropout_mask.h"
 #include "kernels/table.h"
 
 namespace troupe::kernels::cpu {
@@ -41,6 +44,15 @@ void by_type(device::DType type, const Body& body) {
 template <class T, class View>
 auto optional(const View& view) {
   return view ? view.template data<T>() : nullptr;
+}
+
+// Of the sample numbered `row` in `sample_ids`.
+inline DropoutMask dropout_mask(RandomKey key, const std::int32_t* sample_ids, std::int64_t row, float probability) {
+  key.sample = sample_id(sample_ids, row);
+  const RandomStream random(key);
+  const auto p = static_cast<double>(probability);
+  return {{random.key()[0], random.key()[1]}, {random.counter_high()[0], random.counter_high()[1]},
+          static_cast<std::uint32_t>(std::ceil(p * 0x1p32)), static_cast<float>(1.0 / (1.0 - p))};
 }
 
 // Work is shared out in pieces of at least this many elements (16 KiB of bf16): less is not worth waking a

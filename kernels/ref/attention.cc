@@ -4,17 +4,25 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/activation.h"
 #include "kernels/ref/element.h"
 #include "kernels/ref/run.h"
 
 namespace troupe::kernels::ref {
 namespace {
 
+RandomKey key_of(const AttentionDropout& dropout, std::int64_t row) {
+  RandomKey key = dropout.key;
+  if (dropout.probability > 0) key.sample = sample_id(dropout.sample_ids.data<std::int32_t>(), row);
+  return key;
+}
+
 // One (row of the batch, query head) of a fused qkv [B, T, (H + 2G) D].
 struct Head {
   ConstTensorView qkv, document_start;
   std::int64_t b, h, tokens, q_heads, kv_heads, size;  // size: D
-  double scale;
+  double scale, dropped;  // the probability of it
+  RandomStream words;
 
   template <class Op>
   Head(const Op& op, std::int64_t row, std::int64_t head)
@@ -26,7 +34,9 @@ struct Head {
         q_heads(op.q_heads),
         kv_heads(op.kv_heads),
         size(op.qkv.shape()[2] / (op.q_heads + 2 * op.kv_heads)),
-        scale(op.scale) {}
+        scale(op.scale),
+        dropped(op.dropout.probability),
+        words(key_of(op.dropout, row)) {}
 
   std::int64_t kv_head() const { return h / (q_heads / kv_heads); }
   std::int64_t row(std::int64_t t) const { return (b * tokens + t) * (q_heads + 2 * kv_heads) * size; }
@@ -48,6 +58,12 @@ struct Head {
     for (std::int64_t d = 0; d < size; ++d) dot += load(qkv, q(t) + d) * load(qkv, k(j) + d);
     return dot * scale;
   }
+  // By what dropout multiplies the share of key j.
+  double kept(std::int64_t t, std::int64_t j) const {
+    if (dropped == 0) return 1;
+    const auto word = words.at(static_cast<std::uint64_t>(first_dropout_word(tokens, h, t) + j));
+    return word >= dropped * 0x1p32 ? 1 / (1 - dropped) : 0;
+  }
 };
 
 void forward(const Attention& op, const Head& head) {
@@ -57,6 +73,7 @@ void forward(const Attention& op, const Head& head) {
     double largest = -std::numeric_limits<double>::infinity(), sum = 0;
     for (auto j = first; j <= t; ++j) largest = std::max(largest, weights[index(j)] = head.score(t, j));
     for (auto j = first; j <= t; ++j) sum += weights[index(j)] = std::exp(weights[index(j)] - largest);
+    for (auto j = first; j <= t; ++j) weights[index(j)] *= head.kept(t, j);
     for (std::int64_t d = 0; d < head.size; ++d) {
       double value = 0;
       for (auto j = first; j <= t; ++j) value += weights[index(j)] * load(op.qkv, head.v(j) + d);
@@ -67,7 +84,7 @@ void forward(const Attention& op, const Head& head) {
 }
 
 // Adds this head's part to `sums`, shaped as qkv. P = exp(S - L), dS = P (dP - rowsum(dout out)): Dao 2023,
-// algorithm 2.
+// algorithm 2. With dropout out = (P * kept) V, so dP and dV go through `kept`; rowsum(P dP) is rowsum(dout out) as before.
 void backward(const AttentionInputGradient& op, const Head& head, std::vector<double>& sums) {
   for (std::int64_t t = 0; t < head.tokens; ++t) {
     double delta = 0;
@@ -78,11 +95,11 @@ void backward(const AttentionInputGradient& op, const Head& head, std::vector<do
       double dp = 0;
       for (std::int64_t d = 0; d < head.size; ++d)
         dp += load(op.dout, head.out(t) + d) * load(op.qkv, head.v(j) + d);
-      const double ds = p * (dp - delta) * head.scale;
+      const double kept = head.kept(t, j), ds = p * (dp * kept - delta) * head.scale;
       for (std::int64_t d = 0; d < head.size; ++d) {
         sums[index(head.q(t) + d)] += ds * load(op.qkv, head.k(j) + d);
         sums[index(head.k(j) + d)] += ds * load(op.qkv, head.q(t) + d);
-        sums[index(head.v(j) + d)] += p * load(op.dout, head.out(t) + d);
+        sums[index(head.v(j) + d)] += p * kept * load(op.dout, head.out(t) + d);
       }
     }
   }

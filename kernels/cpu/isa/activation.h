@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/isa/dropout_mask.h"
 
 namespace troupe::kernels::cpu {
 
@@ -25,15 +26,9 @@ void gelu_tanh_input_gradient(T* dx, const T* dy, const T* x, std::int64_t n);
 template <Isa, class T>
 void gelu_exact_input_gradient(T* dx, const T* dy, const T* x, std::int64_t n);
 
-// The Philox stream of one sample (RandomStream::key, counter_high).
-struct DropoutStream {
-  std::uint32_t key[2];
-  std::uint32_t counter_high[2];
-};
-// y = word >= threshold ? x * scale : 0, + residual where not null, for elements [0, n) that draw words
-// first_word ...
+// y = kept ? x * scale : 0, + residual where not null, for elements [0, n) that draw words first_word ...
 template <Isa, class T>
-void dropout_elements(T* y, const T* x, const T* residual, std::int64_t n, const DropoutStream& stream,
-                      std::uint64_t first_word, std::uint32_t threshold, float scale);
+void dropout_elements(T* y, const T* x, const T* residual, std::int64_t n, const DropoutMask& mask,
+                      std::uint64_t first_word);
 
 }  // namespace troupe::kernels::cpu

@@ -46,7 +46,7 @@ TROUPE_SIMD void scale_row(float* row, std::int64_t count, float factor) {
 
 template <class T>
 void forward_tile(const AttentionGroup<T>& g, std::int64_t head, std::int64_t begin, const float* k_panels,
-                  const float* v, float* q, float* out, float* scores) {
+                  const float* v, float* q, float* out, float* scores, const KeySchedule& keys) {
   const std::int64_t dim = g.head_dim, padded = round_up(dim, kN);
   const QueryTile tile = QueryTile::of(g, begin, kForwardTiles);
   widen_tile(q, g.q + head * dim + begin * g.stride, g.stride, tile.count, tile.tiles * kM, dim, padded,
@@ -72,6 +72,11 @@ void forward_tile(const AttentionGroup<T>& g, std::int64_t head, std::int64_t be
       const float shrink =
           softmax_step(scores + i * kScoreStep, columns, seen(g, begin + i, key), largest_seen[i], sums[i]);
       if (started[i / kM] && shrink != 1.0f) scale_row(out + i * kRowStep, padded, shrink);
+      if (g.dropout.threshold > 0) {  // of what is weighed, not of the sum
+        RowWords words;
+        words.draw(g, keys, head, begin + i, key, columns);
+        words.drop(scores + i * kScoreStep, columns, g.dropout);
+      }
     }
     for (std::int64_t c = 0; c < padded; c += kN) {
       for (std::int64_t r = 0; r < tile.tiles; ++r) {
@@ -114,13 +119,14 @@ void attention_group(const AttentionGroup<T>& g, int part, int parts) {
   float* scores = out + kForwardTiles * kM * kRowStep;
   pack_all(k_panels, g.k, g.stride, g.tokens, padded_tokens, g.head_dim);
   widen_all(v, g.v, g.stride, g.tokens, padded_tokens, g.head_dim, padded);
+  const KeySchedule keys = schedule(g.dropout);
   std::int64_t index = 0;
   for (std::int64_t head = 0; head < g.heads; ++head) {
     for (std::int64_t begin = 0; begin < g.tokens; begin += kForwardTiles * kM, ++index) {
       const std::int64_t place =
           index % (2 * parts);  // there and back again: a late tile costs more than an early one
       if (place == part || place == 2 * parts - 1 - part)
-        forward_tile(g, head, begin, k_panels, v, q, out, scores);
+        forward_tile(g, head, begin, k_panels, v, q, out, scores, keys);
     }
   }
 }

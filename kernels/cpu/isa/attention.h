@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/isa/dropout_mask.h"
 
 namespace troupe::kernels::cpu {
 
@@ -22,6 +23,8 @@ struct AttentionGroup {
   T* out = nullptr;  // as q, by out_stride; read backward
   std::int64_t out_stride = 0;
   float* log_sum_exp = nullptr;  // [heads, T]; read backward
+  DropoutMask dropout;           // of the row
+  std::int64_t first_word = 0;   // first_dropout_word of the first q head
   float* scratch = nullptr;      // attention_scratch_floats, this thread's
 };
 

@@ -1,5 +1,5 @@
 // P again from the scores and the log-sum-exp, key tile by key tile: dV += P^T dO, dS = P (dO V^T - delta),
-// dK += dS^T Q, dQ += dS K (Dao 2023). Skips what attention.cc skips.
+// dK += dS^T Q, dQ += dS K (Dao 2023). Skips what attention.cc skips. Dropout's mask is on dP, and on P for dV.
 #include "kernels/cpu/isa/attention_tile.h"
 #include "kernels/cpu/isa/simd_math.h"
 
@@ -15,14 +15,20 @@ struct GradientScratch {
 // Scores and dP of a key tile become P and dS = P (dP - delta), zero wherever a register tile of dK and dV
 // will look.
 template <class T>
-TROUPE_SIMD void probabilities(const AttentionGroup<T>& g, const QueryTile& tile, std::int64_t key,
-                               QueryTile::Columns all, const float* log_sum_exp, const float* delta, float* p,
-                               float* ds) {
+TROUPE_SIMD void probabilities(const AttentionGroup<T>& g, const QueryTile& tile, std::int64_t head, std::int64_t key,
+                               QueryTile::Columns all, const float* log_sum_exp, const float* delta,
+                               const KeySchedule& keys, float* p, float* ds) {
+  const bool drops = g.dropout.threshold > 0;
+  RowWords words;
   const std::int64_t from = all.begin / kM * kM, to = round_up(all.end, kM);
   for (std::int64_t i = 0; i < tile.tiles * kM; ++i, p += kScoreStep, ds += kScoreStep) {
     auto columns = tile.columns(i / kM, key);
     if (columns.begin >= columns.end) columns = {to, to};
     const auto inside = seen(g, tile.begin + i, key);
+    if (drops) {
+      words.draw(g, keys, head, tile.begin + i, key, columns);
+      words.drop(ds, columns, g.dropout);
+    }
     for (std::int64_t c = from; c < columns.begin; ++c) p[c] = ds[c] = 0.0f;
     for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
       F32 x = exp_within(load(p + c) - log_sum_exp[i]);
@@ -30,13 +36,14 @@ TROUPE_SIMD void probabilities(const AttentionGroup<T>& g, const QueryTile& tile
       store(p + c, x);
       store(ds + c, x * (load(ds + c) - delta[i]));
     }
+    if (drops) words.drop(p, columns, g.dropout);
     for (std::int64_t c = columns.end; c < to; ++c) p[c] = ds[c] = 0.0f;
   }
 }
 
 template <class T>
 void backward_tile(const AttentionGroup<T>& g, const AttentionGroupGradient<T>& gradient, std::int64_t head,
-                   std::int64_t begin, const GradientScratch& s) {
+                   std::int64_t begin, const KeySchedule& keys, const GradientScratch& s) {
   const std::int64_t dim = g.head_dim, padded = round_up(dim, kN);
   const QueryTile tile = QueryTile::of(g, begin, kBackwardTiles);
   const std::int64_t rows = tile.tiles * kM;
@@ -74,7 +81,7 @@ void backward_tile(const AttentionGroup<T>& g, const AttentionGroupGradient<T>& 
                                 kScoreStep, dim, false);
       }
     }
-    probabilities(g, tile, key, all, log_sum_exp, delta, s.p, s.ds);
+    probabilities(g, tile, head, key, all, log_sum_exp, delta, keys, s.p, s.ds);
     for (std::int64_t c = 0; c < padded; c += kN) {
       std::int64_t r = 0;  // the first register tile that sees the keys, or later ones
       for (std::int64_t i = all.begin / kM * kM; i < all.end; i += kM) {
@@ -132,9 +139,10 @@ void attention_group_gradient(const AttentionGroup<T>& g, const AttentionGroupGr
   pack_all(s.v_panels, g.v, g.stride, g.tokens, padded_tokens, g.head_dim);
   widen_all(s.k, g.k, g.stride, g.tokens, padded_tokens, g.head_dim, padded);
   zero(s.dk, 2 * padded_tokens * padded);  // dk and dv
+  const KeySchedule keys = schedule(g.dropout);
   for (std::int64_t head = 0; head < g.heads; ++head) {
     for (std::int64_t begin = 0; begin < g.tokens; begin += kBackwardTiles * kM)
-      backward_tile(g, gradient, head, begin, s);
+      backward_tile(g, gradient, head, begin, keys, s);
   }
   for (std::int64_t t = 0; t < g.tokens; ++t) {
     store_row(gradient.dk + t * g.stride, s.dk + t * padded, g.head_dim, 1.0f);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cpu/isa/attention.h"
+#include "kernels/cpu/isa/philox.h"
 #include "kernels/cpu/isa/tile.h"
 
 namespace troupe::kernels::cpu::TROUPE_ISA {
@@ -134,6 +135,27 @@ TROUPE_SIMD F32 seen_lanes(F32 x, std::int64_t column, QueryTile::Columns seen, 
       (at >= static_cast<std::int32_t>(seen.begin)) & (at < static_cast<std::int32_t>(seen.end));
   return inside ? x : broadcast(otherwise);
 }
+
+// The words of dropout for a row of scores: of token t of the group's q head `head`, by column. Columns begin at whole vectors, rows of words at
+// whole Philox blocks.
+struct RowWords {
+  alignas(64) std::uint32_t of[kKeys + kWordsAtOnce];
+
+  template <class T>
+  TROUPE_SIMD void draw(const AttentionGroup<T>& g, const KeySchedule& keys, std::int64_t head, std::int64_t t, std::int64_t key,
+                        QueryTile::Columns columns) {
+    const std::int64_t row = g.first_word + (head * g.tokens + t) * round_up(g.tokens, 4);
+    for (std::int64_t c = columns.begin; c < columns.end; c += kWordsAtOnce)
+      TROUPE_ISA::draw(of + c, g.dropout, keys, static_cast<std::uint64_t>(row + key + c) / 4);
+  }
+  TROUPE_SIMD void drop(float* row, QueryTile::Columns columns, const DropoutMask& mask) const {
+    for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
+      U32 word;
+      __builtin_memcpy(&word, of + c, sizeof word);
+      store(row + c, word >= mask.threshold ? load(row + c) * mask.scale : F32{});
+    }
+  }
+};
 
 template <class T>
 TROUPE_SIMD void store_row(T* to, const float* from, std::int64_t count, float factor) {

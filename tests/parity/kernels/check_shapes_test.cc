@@ -102,6 +102,21 @@ TEST(CheckShapes, RefusesHeadsThatDoNotDivide) {
       "Attention: qkv is \\[1, 3, 16\\], its last dim must be a multiple of q_heads \\+ 2 kv_heads = 6");
 }
 
+TEST(CheckShapes, RefusesDropoutOfAttentionWithoutSamples) {
+  Attention op{.out = fake(DType::kF32, {1, 3, 8}, 0x1000),
+               .log_sum_exp = fake(DType::kF32, {1, 4, 3}, 0x2000),
+               .qkv = fake(DType::kF32, {1, 3, 16}, 0x3000),
+               .document_start = {},
+               .q_heads = 4,
+               .kv_heads = 2};
+  op.dropout.probability = 1.0f;
+  EXPECT_DEATH(check_shapes(op), "Attention: must be 0 <= probability < 1, is 1");
+  op.dropout.probability = 0.1f;
+  EXPECT_DEATH(check_shapes(op), "Attention: .*sample_ids");
+  op.dropout.sample_ids = fake(DType::kI32, {1, 2}, 0x4000);
+  check_shapes(op);
+}
+
 TEST(CheckShapes, RefusesHalfOfAnOptionalPair) {
   CrossEntropyHead op{.loss = fake(DType::kF32, {2}, 0x1000),
                       .x = fake(DType::kF32, {2, 3}, 0x2000),

@@ -112,6 +112,40 @@ TEST(RefAttention, SeesNeitherTheFutureNorAnotherDocument) {
   for (const int seen : {3, 4}) EXPECT_NE(out_at_4(seen), untouched) << seen;
 }
 
+// The outputs of one dropped probability at a time are told apart by values that are powers of 1/16: out = sum of kept(j) / (t + 1) * 16^-j.
+TEST(RefAttention, DropsTheSharesThatTheStreamOfTheSampleSays) {
+  Doubles w;
+  constexpr int kTokens = 5, kHeads = 2, kPitch = 8;  // rows of words are whole Philox blocks
+  const auto qkv = w.zeros({2, kTokens, 3 * kHeads}), out = w.zeros({2, kTokens, kHeads}), lse = w.zeros({2, kHeads, kTokens});
+  for (std::int64_t row = 0; row < 2 * kTokens; ++row) {
+    for (std::int64_t head = 0; head < kHeads; ++head)
+      ref::store(qkv, row * 3 * kHeads + 2 * kHeads + head, std::pow(16.0, -static_cast<double>(row % kTokens)));
+  }
+  const AttentionDropout dropout{.sample_ids = w.indices({2, 2}, {4, 2, -1, 0}), .key = {.seed = 9, .step = 8, .sample = 77, .layer = 7, .use = 6},
+                                 .probability = 0.25f};
+  w.run(&Table::attention, {out, lse, qkv, {}, kHeads, kHeads, 1.0f, dropout});
+  int dropped = 0;
+  for (int b = 0; b < 2; ++b) {
+    RandomKey key = dropout.key;
+    key.sample = b == 0 ? 0x2'0000'0004 : 0xffffffff;
+    const RandomStream words(key);
+    for (int h = 0; h < kHeads; ++h) {
+      for (int t = 0; t < kTokens; ++t) {
+        double expected = 0;
+        for (int j = 0; j <= t; ++j) {
+          const bool kept = words.at(static_cast<std::uint64_t>((h * kTokens + t) * kPitch + j)) >= 0x40000000u;  // 0.25 * 2^32
+          if (kept) expected += std::pow(16.0, -j) / 0.75 / (t + 1);
+          dropped += kept ? 0 : 1;
+        }
+        EXPECT_NEAR(ref::load(out, (b * kTokens + t) * kHeads + h), expected, 1e-14);
+        EXPECT_NEAR(ref::load(lse, (b * kHeads + h) * kTokens + t), std::log(t + 1.0), 1e-14);  // of the softmax before
+      }
+    }
+  }
+  EXPECT_GT(dropped, 5);
+  EXPECT_LT(dropped, 30);  // of 60
+}
+
 TEST(RefAttention, RefusesADocumentThatStartsAfterItsToken) {
   EXPECT_DEATH(
       {

@@ -130,6 +130,20 @@ TEST(RefGradient, AttentionWithSharedKeysAndDocuments) {
   }
 }
 
+// CASES T12: backward drops what forward dropped.
+TEST(RefGradient, AttentionWithDropout) {
+  Doubles w;
+  const Shape qkv{2, 5, (4 + 2 * 2) * 3}, out{2, 5, 4 * 3};
+  const auto x = w.random(qkv), y = w.zeros(out), r = w.random(out), lse = w.zeros({2, 4, 5});
+  const auto start = w.indices({2, 5}, {0, 0, 2, 2, 2, 0, 0, 0, 0, 4});
+  const AttentionDropout dropout{.sample_ids = w.indices({2, 2}, {3, 0, 8, 0}), .key = {.seed = 5, .step = 2, .layer = 1, .use = 3}, .probability = 0.4f};
+  const auto forward = [&] { w.run(&Table::attention, {y, lse, x, start, 4, 2, 0.7f, dropout}); };
+  const auto dx = w.random(qkv);
+  forward();
+  w.run(&Table::attention_input_gradient, {dx, r, y, x, lse, start, 4, 2, 0.7f, dropout});
+  expect_gradient(x, w.read(dx), y, r, forward);
+}
+
 TEST(RefGradient, Activations) {
   Doubles w;
   const auto gate_up = w.random({3, 10}), y = w.zeros({3, 5}), r = w.random({3, 5}),
