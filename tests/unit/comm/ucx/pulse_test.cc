@@ -44,6 +44,15 @@ TEST(Pulse, DoesNotBlameOthersForAPauseOfItsOwn) {
   EXPECT_THAT(run_pulse(pulse, 6200, 6200), ElementsAre(Rank{1}));
 }
 
+TEST(Pulse, APauseOfItsOwnIsNoPartOfTheTimeOfTheFirstContact) {
+  Pulse pulse(2, 1000 * kMs, 3000 * kMs);
+  pulse.start(0);
+  pulse.watch(Rank{1}, 0);
+  EXPECT_THAT(pulse.tick(5000 * kMs), IsEmpty());
+  EXPECT_THAT(run_pulse(pulse, 5200, 8000), IsEmpty());
+  EXPECT_THAT(run_pulse(pulse, 8200, 8200), ElementsAre(Rank{1}));
+}
+
 TEST(Pulse, WaitsLongerForTheFirstContact) {
   Pulse pulse(2, 1000 * kMs, 3000 * kMs);
   pulse.start(0);
