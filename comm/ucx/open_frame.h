@@ -53,6 +53,7 @@ struct OpenSend {
 
   std::uint64_t sequence = 0;
   bool refused = false;  // the receiver has said so
+  bool cut_short = false;  // the receiver is stopping; why comes with its bye
   // A bulk in pieces: the frame itself takes the first, each other is an OpenSend of its own that names the
   // frame as its `whole`.
   OpenSend* whole = nullptr;

@@ -15,8 +15,6 @@
 namespace troupe::comm {
 namespace {
 
-constexpr std::int64_t kStopNs =
-    1'000'000'000;  // how long stop() waits for peers to hear of it, and again for UCX to let go
 constexpr std::int64_t kCloseNs = 1'000'000'000;  // how long a failed peer's frames may stay open
 
 constexpr std::int64_t kSleepMostNs = 50'000'000;
@@ -219,10 +217,13 @@ void UcxCore::fail(Peer& peer, Status cause) {
       peer.closing[lane] = workers_[lane]->close_by_force(std::exchange(peer.endpoints[lane], nullptr));
   }
   release_offers_of(peer);
-  for (OpenSend* whole :
-       std::exchange(peer.in_pieces, {})) {  // nothing of these is with UCX: nobody else would complete them
-    if (whole->pieces_open == 0) finish(whole);
+  // Nothing of these is with UCX: nobody else would complete them.
+  peer.in_pieces.clear();
+  std::vector<OpenSend*> cut;
+  for (const auto& open : peer.sends.items()) {
+    if (open->pieces_open == 0) cut.push_back(open.get());
   }
+  for (OpenSend* open : cut) finish(open);
   std::vector<OpenFetch*> waiting;
   for (const auto& open : peer.fetches.items()) {
     if (open->pulls_open == 0) waiting.push_back(open.get());
@@ -266,72 +267,6 @@ void UcxCore::complete_all(Peer& peer) {
   while (auto open = peer.fetches.take_any()) {
     ready_.emplace_back(Finished{std::move(open->fetched), peer.cause});
     orphan_fetches_.add(std::move(open));
-  }
-}
-
-// ---- the end ----
-
-void UcxCore::shut_down() {
-  if (std::exchange(shut_, true)) return;
-  inbox_->open();
-  now_ns_ = clock_.now_ns();
-  run_commands();  // what was sent before the stop still goes
-  stopping_ = true;
-  say_bye();
-  for (const std::int64_t until_ns = now_ns_ + kStopNs; bye_awaited() && now_ns_ < until_ns;) work();
-  for (Peer& each : peers_) {
-    if (each.connected()) fail(each, absl::UnavailableError("the transport was stopped"));
-  }
-  for (const std::int64_t until_ns = now_ns_ + kStopNs; !closing_.empty() && now_ns_ < until_ns;) work();
-  let_go();
-  const auto run_all = [this] {
-    while (!ready_.empty()) {  // completions may send: that completes at once
-      run_commands();
-      run_ready();
-    }
-  };
-  run_all();
-  abandon_commands(inbox_->close());
-  while (progress()) {
-  }
-  for (auto& each : workers_) each.reset();
-  for (Peer& each : peers_) complete_all(each);  // UCX is gone, and with it whatever it still had
-  run_all();
-}
-
-void UcxCore::say_bye() {
-  Note bye{.kind = NoteKind::kBye};
-  if (!why_.ok()) {
-    const auto first = first_cause(why_).value_or(FirstCause{options_.rank, std::string(why_.message())});
-    bye.first = first.rank;
-    bye.reason = first.text.empty() ? std::string("it failed") : first.text;
-  }
-  for (Peer& each : peers_) {
-    if (each.down() || !(each.connected() || each.heard)) continue;
-    for (const Lane lane : {Lane::kControl, Lane::kBulk}) note(each, lane, bye);
-  }
-}
-
-bool UcxCore::bye_awaited() const {
-  return std::any_of(peers_.begin(), peers_.end(),
-                     [](const Peer& each) { return !each.down() && each.connected() && !each.bye_seen; });
-}
-
-// Gives back to UCX, and to senders within this process, what nobody will fetch any more.
-void UcxCore::let_go() {
-  while (!held_.empty()) {
-    const std::shared_ptr<HeldBulk> held = held_.back();
-    if (held->own != nullptr)
-      ready_.emplace_back(
-          Finished{std::move(held->own->sent), absl::UnavailableError("the transport was stopped")});
-    release(*held);
-  }
-}
-
-void UcxCore::abandon_commands(std::vector<Inbox::Command> commands) {
-  for (auto& command : commands) {
-    auto* open = std::get_if<std::unique_ptr<OpenSend>>(&command);
-    if (open != nullptr && (*open)->sent) (*open)->sent(absl::UnavailableError("the transport was stopped"));
   }
 }
 

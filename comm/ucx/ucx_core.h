@@ -171,6 +171,7 @@ class UcxCore {
   void release_offers_of(const Peer& peer);
   void let_go();
   bool bye_awaited() const;
+  bool fetching() const;
   void say_bye();
   void abandon_commands(std::vector<Inbox::Command> commands);
 

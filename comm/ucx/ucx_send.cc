@@ -92,16 +92,16 @@ void UcxCore::posted(OpenSend* open, ucs_status_t status) {
   --whole->pieces_open;
   if (status != UCS_OK && whole->failed.ok()) {
     whole->failed = failure(to, status);
-    // A frame is missing in a stream that must have none. (Canceled: the receiver stops and says so itself,
-    // or we close.)
-    if (!to.down() && status != UCS_ERR_CANCELED && status != UCS_ERR_REJECTED)
-      ready_.emplace_back(Failed{&to, status});
+    whole->cut_short = status == UCS_ERR_CANCELED && !to.down();
+    // A frame is missing in a stream that must have none.
+    if (!to.down() && !whole->cut_short && status != UCS_ERR_REJECTED) ready_.emplace_back(Failed{&to, status});
   }
   const bool goes_on = whole->failed.ok() && !whole->refused && !to.down();
   if (goes_on && open == whole && whole->posted_bytes < whole->bulk.size())
     to.in_pieces.push_back(whole);  // the first piece is in place
   if (!goes_on) std::erase(to.in_pieces, whole);
-  if (whole->pieces_open == 0 && (!goes_on || whole->posted_bytes == whole->bulk.size())) finish(whole);
+  const bool waits_for_cause = whole->cut_short && !to.down();  // fail() finishes it
+  if (whole->pieces_open == 0 && !waits_for_cause && (!goes_on || whole->posted_bytes == whole->bulk.size())) finish(whole);
   pump(to);
 }
 
@@ -139,6 +139,7 @@ void UcxCore::finish(OpenSend* open) {
   const Peer& to = *done->peer;
   Status result = done->failed;
   if (done->refused) result = failure(to, UCS_ERR_REJECTED);
+  if (done->cut_short) result = to.cause;
   if (result.ok() && done->posted_bytes < done->bulk.size()) result = to.cause;
   if (result.ok() && done->channel != Channel::kTransport) {
     counted_.bulk_bytes_sent.fetch_add(static_cast<std::int64_t>(done->bulk.size()),

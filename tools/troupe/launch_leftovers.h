@@ -2,7 +2,7 @@
 //
 // Launcher and agent are such a process's parent once its own has gone (Guard makes them that), and it is known by the mark of their
 // guard in the environment with which it was started. What has cleared that is nobody's and stays.
-// Threads: one at a time. Invariants: no process without the mark gets a signal (Launch.WhatAnotherJobLeavesIsLeftAlone).
+// Threads: one at a time. Invariants: no process without the mark gets a signal (LaunchEnds.WhatAnotherJobLeavesIsLeftAlone).
 #pragma once
 
 #include <sys/types.h>

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -517,6 +518,38 @@ TEST(UcxTransport, FetchesAndSendsFailAfterThePeerHasStopped) {
   });
   ASSERT_TRUE(board.wait([&] { return results.size() == 2; }));
   for (const Status& status : results) EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
+// A bulk that is offered to one who is stopping is cut short by UCX before his bye has come; its completion waits for that.
+TEST(UcxTransport, ABulkThatAStopCutsShortHasTheReasonOfTheStop) {
+  const auto bulk = pattern(1 << 20, 3);
+  for (int round = 0; round < 20; ++round) {
+    Board board;
+    int came = 0;
+    std::optional<Status> first;
+    std::atomic<bool> failed = false;
+    std::vector<std::byte> into(bulk.size());
+    Job job(2);
+    job[1].handle(Channel::kTest, [&](Arrival arrival) {
+      arrival.fetch(into.data(), [](const Status&) {});
+      board.change([&] { ++came; });
+    });
+    job.start();
+    std::thread sender([&] {
+      while (!failed) {
+        job[0].send({.to = Rank{1}, .lane = Lane::kBulk, .bulk = bulk, .sent = [&](const Status& status) {
+                       if (status.ok() || failed.exchange(true)) return;
+                       board.change([&] { first = status; });
+                     }});
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+    });
+    EXPECT_TRUE(board.wait([&] { return came >= 10; }));
+    job[1].stop(absl::InternalError("something broke"));
+    EXPECT_TRUE(board.wait([&] { return first.has_value(); }));
+    sender.join();
+    ASSERT_THAT(std::string(first.value_or(ok()).message()), testing::HasSubstr("something broke"));
+  }
 }
 
 TEST(UcxTransport, FirstFramesMayComeBeforeTheReceiverStarts) {
