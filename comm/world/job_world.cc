@@ -188,9 +188,12 @@ void JobWorld::end_watch() {
   close(end_watch_);
 }
 
-void JobWorld::give_up(const Status& why) {
+Status JobWorld::give_up(const Status& why) {
   const std::lock_guard lock(calls_);
-  if (joined_) (void)joined_->abort(why);
+  if (!joined_) return ok();
+  (void)joined_->abort(why);
+  const auto& cause = joined_->store()->cause();
+  return cause && cause->rank != place_.rank ? due_to(cause->rank, cause->reason) : ok();
 }
 
 Status JobWorld::leave(const Status& outcome) {

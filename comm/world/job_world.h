@@ -52,8 +52,8 @@ class JobWorld {
   // Before what it calls ends.
   void end_watch();
   // From another thread than the one that entered, after the request to cancel, which ends a call that waits: tells the others why this
-  // process ends now. No call follows.
-  void give_up(const Status& why);
+  // process ends now. No call follows. Not ok: another rank had ended the job before, and why.
+  Status give_up(const Status& why);
   // Tells the others how it ended here.
   Status leave(const Status& outcome);
 

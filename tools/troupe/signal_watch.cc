@@ -70,10 +70,9 @@ void SignalWatch::run() {
 void SignalWatch::end_process(int signal, std::unique_lock<std::mutex>& lock) {
   early_ = signal;
   cancel_.request(absl::StrCat(name_of(signal), " came before the training began"));
-  const Status why = cancel_.status();
-  std::fprintf(stderr, "troupe: ended: %s\n", std::string(why.message()).c_str());
-  if (world_) world_->give_up(why);
-  else if (ended_.wait_for(lock, kEndsByItselfWithin, [this] { return ending_; })) return;
+  const Status why = cancel_.status(), sooner = world_ ? world_->give_up(why) : ok();
+  std::fprintf(stderr, "troupe: %s%s\n", sooner.ok() ? "ended: " : "", std::string((sooner.ok() ? why : sooner).message()).c_str());
+  if (!world_ && ended_.wait_for(lock, kEndsByItselfWithin, [this] { return ending_; })) return;
   _exit(128 + signal);
 }
 
