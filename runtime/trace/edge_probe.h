@@ -23,7 +23,7 @@ struct EdgeProbe {
 
   EdgeRow row() const {
     // Read against the flow, so that a slot which moves meanwhile is never counted before its source.
-    EdgeRow row{name, from, to, capacity, 0, 0, 0, 0, 0, 0, 0};
+    EdgeRow row{.name = name, .from = from, .to = to, .capacity = capacity};
     row.reclaimed = reclaimed.load(std::memory_order_acquire);
     row.returned = returned.load(std::memory_order_acquire);
     row.delivered = delivered.load(std::memory_order_acquire);

@@ -30,6 +30,26 @@ const char* name(State state) {
   return "?";
 }
 
+const char* key(State state) {
+  switch (state) {
+    case State::kWaitingForCredit:
+      return "waiting_for_credit";
+    case State::kWaitingForInput:
+      return "waiting_for_input";
+    case State::kWaitingForEvent:
+      return "waiting_for_event";
+    case State::kWaitingForCollective:
+      return "waiting_for_collective";
+    case State::kIdle:
+    case State::kReady:
+    case State::kHandling:
+    case State::kRunning:
+    case State::kEnded:
+      break;
+  }
+  return name(state);  // one word
+}
+
 const char* name(DeadReason reason) {
   switch (reason) {
     case DeadReason::kAfterEnd:
@@ -40,6 +60,20 @@ const char* name(DeadReason reason) {
       return "no handler";
     case DeadReason::kTimerDropped:
       return "timer dropped";
+  }
+  return "?";
+}
+
+const char* key(DeadReason reason) {
+  switch (reason) {
+    case DeadReason::kAfterEnd:
+      return "after_end";
+    case DeadReason::kLeftInMailbox:
+      return "left_in_mailbox";
+    case DeadReason::kNoHandler:
+      return "no_handler";
+    case DeadReason::kTimerDropped:
+      return "timer_dropped";
   }
   return "?";
 }

@@ -20,10 +20,12 @@ enum class State : std::uint8_t {
   kWaitingForCollective,
   kEnded,
 };
-const char* name(State state);
+const char* name(State state);  // for people
+const char* key(State state);   // for programs: SCHEMA.md
 
 enum class DeadReason : std::uint8_t { kAfterEnd, kLeftInMailbox, kNoHandler, kTimerDropped };
 const char* name(DeadReason reason);
+const char* key(DeadReason reason);
 
 enum class EventKind : std::uint8_t { kHandled, kState, kMark, kDeadLetter, kEnded };
 
@@ -33,23 +35,27 @@ struct EventRow {
   std::int64_t at_ns = 0;        // on the probe's time
   std::int64_t duration_ns = 0;  // of a handler
   std::int64_t number = -1;      // of a state or mark; of kHandled the mailbox depth left behind it
+  bool operator==(const EventRow&) const = default;
 };
 
 struct MessageCount {
   std::string type;
   std::int64_t handled = 0;
   std::int64_t handling_ns = 0;
+  bool operator==(const MessageCount&) const = default;
 };
 
 struct DeadLetterCount {
   std::string type;
   DeadReason reason = DeadReason::kAfterEnd;
   std::int64_t count = 0;
+  bool operator==(const DeadLetterCount&) const = default;
 };
 
 struct WaitingMessage {
   std::string type;
   std::int64_t age_ns = 0;
+  bool operator==(const WaitingMessage&) const = default;
 };
 
 struct ActorRow {
@@ -71,16 +77,19 @@ struct ActorRow {
   std::vector<MessageCount> messages;
   std::vector<DeadLetterCount> dead_letters;
   std::vector<WaitingMessage> waiting;  // the mailbox, oldest first, at most Probe::kStamps
+  bool operator==(const ActorRow&) const = default;
 };
 
 struct EdgeRow {
-  std::string name, from, to;
+  std::string name, from, to;        // the ends as actor.port
+  int from_rank = -1, to_rank = -1;  // where that end is in another process
   std::int64_t capacity = 0;
   std::int64_t free = 0;       // credits the sender can take now
   std::int64_t in_flight = 0;  // taken and not yet back with the sender
   std::int64_t taken = 0, sent = 0, delivered = 0, returned = 0, reclaimed = 0;
   std::int64_t queued() const { return sent - delivered; }
   std::int64_t held() const { return delivered - returned; }
+  bool operator==(const EdgeRow&) const = default;
 };
 
 // What is left of an actor that ended.
@@ -91,6 +100,7 @@ struct Tombstone {
   std::int64_t at_ns = 0;
   std::int64_t sent = 0, handled = 0, dead = 0;  // still counting what arrives after the end
   std::vector<DeadLetterCount> dead_letters;
+  bool operator==(const Tombstone&) const = default;
 };
 
 struct Snapshot {
@@ -99,6 +109,7 @@ struct Snapshot {
   std::vector<EdgeRow> edges;
   std::vector<Tombstone> tombstones;
   std::int64_t tombstones_dropped = 0;
+  bool operator==(const Snapshot&) const = default;
 };
 
 }  // namespace troupe::trace

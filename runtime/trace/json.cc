@@ -1,0 +1,225 @@
+#include "runtime/trace/json.h"
+
+#include <cmath>
+#include <concepts>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/trace/report_fields.h"
+#include "runtime/trace/waits.h"
+
+namespace troupe::trace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Parsed = nlohmann::json;  // which finds a key among very many in little time
+
+constexpr double kSecondsMost = 4e9;  // fits nanoseconds in 64 bits twice
+
+double finite(double value) { return std::isfinite(value) ? value : 0; }
+double in_seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// What goes through the fields of a row, as report_fields.h lists them.
+class Writer {
+ public:
+  Writer(Json& json, bool brief) : json_(json), brief_(brief) {}
+  template <class T>
+  void value(const char* key, const T& value) {
+    json_[key] = value;
+  }
+  void value(const char* key, double value) { json_[key] = finite(value); }
+  void value(const char* key, State value) { json_[key] = trace::key(value); }
+  void value(const char* key, DeadReason value) { json_[key] = trace::key(value); }
+  void derived(const char* key, std::int64_t value) { json_[key] = value; }
+  void seconds(const char* key, std::int64_t ns) { json_[key] = in_seconds(ns); }
+  template <class Row>
+  void rows(const char* key, const std::vector<Row>& rows) {
+    Json list = Json::array();
+    for (const Row& row : rows) {
+      Json element = Json::object();
+      Writer writer(element, brief_);
+      fields(writer, row);
+      list.push_back(std::move(element));
+    }
+    json_[key] = std::move(list);
+  }
+  template <class Row>
+  void long_rows(const char* key, const std::vector<Row>& list) {
+    if (!brief_) rows(key, list);
+  }
+
+ private:
+  Json& json_;
+  const bool brief_;
+};
+
+// Keeps the first error; from there on it changes nothing.
+class Reader {
+ public:
+  Reader(const Parsed& json, Status& status) : json_(json), status_(status) {}
+
+  void value(const char* key, std::string& value) {
+    if (const Parsed* at = find(key)) read(key, *at, value);
+  }
+  void value(const char* key, bool& value) {
+    const Parsed* at = find(key);
+    if (at == nullptr) return;
+    if (!at->is_boolean()) return refuse(key, *at, "true or false");
+    value = at->get<bool>();
+  }
+  void value(const char* key, double& value) {
+    const Parsed* at = find(key);
+    if (at == nullptr) return;
+    if (!at->is_number()) return refuse(key, *at, "a number");
+    value = at->get<double>();
+  }
+  template <std::integral Int>
+  void value(const char* key, Int& value) {
+    if (const Parsed* at = find(key)) read(key, *at, value);
+  }
+  template <class T>
+  void value(const char* key, std::vector<T>& value) {
+    const Parsed* list = find_list(key);
+    if (list == nullptr) return;
+    value.resize(list->size());
+    for (std::size_t i = 0; i < value.size(); ++i) read(key, (*list)[i], value[i]);
+  }
+  void value(const char* key, State& value) { one_of(key, value, State::kEnded); }
+  void value(const char* key, DeadReason& value) { one_of(key, value, DeadReason::kTimerDropped); }
+  void derived(const char*, std::int64_t) {}
+  void seconds(const char* key, std::int64_t& ns) {
+    const Parsed* at = find(key);
+    if (at == nullptr) return;
+    const double seconds = at->is_number() ? at->get<double>() : kSecondsMost;
+    if (!(std::abs(seconds) < kSecondsMost)) return refuse(key, *at, "a time in seconds");
+    ns = std::llround(seconds * 1e9);
+  }
+  template <class Row>
+  void rows(const char* key, std::vector<Row>& rows) {
+    const Parsed* list = find_list(key);
+    if (list == nullptr) return;
+    rows.clear();
+    for (std::size_t i = 0; i < list->size() && status_.ok(); ++i) {
+      Reader reader((*list)[i], status_, *this, key, i);
+      fields(reader, rows.emplace_back());
+    }
+  }
+  template <class Row>
+  void long_rows(const char* key, std::vector<Row>& list) {
+    if (json_.contains(key)) rows(key, list);
+  }
+  void fail(const char* key, const std::string& what) {
+    if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat("rank report: ", path(), key, " ", what));
+  }
+
+ private:
+  Reader(const Parsed& json, Status& status, const Reader& parent, const char* list, std::size_t index)
+      : json_(json), status_(status), parent_(&parent), list_(list), index_(index) {}
+
+  const Parsed* find(const char* key) {
+    if (!status_.ok()) return nullptr;
+    const auto at = json_.find(key);
+    if (at != json_.end()) return &*at;
+    fail(key, "is missing");
+    return nullptr;
+  }
+  const Parsed* find_list(const char* key) {
+    const Parsed* at = find(key);
+    if (at == nullptr || at->is_array()) return at;
+    refuse(key, *at, "an array");
+    return nullptr;
+  }
+  void read(const char* key, const Parsed& at, std::string& value) {
+    if (!at.is_string()) return refuse(key, at, "a text");
+    value = at.get_ref<const std::string&>();
+  }
+  template <std::integral Int>
+  void read(const char* key, const Parsed& at, Int& value) {
+    const bool fits = at.is_number_unsigned() ? std::in_range<Int>(at.get<std::uint64_t>())
+                                              : at.is_number_integer() && std::in_range<Int>(at.get<std::int64_t>());
+    if (!fits) return refuse(key, at, sizeof(Int) == 4 ? "a whole number of 32 bits" : "a whole number of 64 bits");
+    value = at.get<Int>();
+  }
+  template <class Enum>
+  void one_of(const char* key, Enum& found, Enum last) {
+    std::string text;
+    value(key, text);
+    if (!status_.ok()) return;
+    std::string allowed;
+    for (int i = 0; i <= static_cast<int>(last); ++i) {
+      found = static_cast<Enum>(i);
+      if (text == trace::key(found)) return;
+      absl::StrAppend(&allowed, i == 0 ? "" : ", ", trace::key(found));
+    }
+    fail(key, absl::StrCat("is '", text.substr(0, 40), "'; allowed: ", allowed));
+  }
+  void refuse(const char* key, const Parsed& at, const char* allowed) {
+    fail(key, absl::StrCat("is of type ", at.type_name(), "; allowed is ", allowed));
+  }
+  std::string path() const { return parent_ == nullptr ? "" : absl::StrCat(parent_->path(), list_, "[", index_, "]."); }
+
+  const Parsed& json_;
+  Status& status_;
+  const Reader* parent_ = nullptr;
+  const char* list_ = "";
+  std::size_t index_ = 0;
+};
+
+}  // namespace
+
+std::string to_json(const RankReport& report, bool brief) {
+  Json json = Json::object();
+  json["schema"] = kSchema;
+  Writer writer(json, brief);
+  fields(writer, report);
+  return dump(json);
+}
+
+StatusOr<RankReport> rank_report_from_json(std::string_view text) {
+  const Parsed json = Parsed::parse(text, nullptr, false);
+  if (!json.is_object()) return absl::InvalidArgumentError(absl::StrCat("rank report: ", text.size(), " bytes that are no JSON object"));
+  Status status;
+  Reader reader(json, status);
+  int schema = 0;
+  reader.value("schema", schema);
+  if (status.ok() && schema != kSchema) {
+    reader.fail("schema", absl::StrCat("is ", schema, "; allowed is ", kSchema, ": do both sides run the same build?"));
+  }
+  RankReport report;
+  fields(reader, report);
+  TROUPE_RETURN_IF_ERROR(status);
+  return report;
+}
+
+std::string to_json(const WaitGraph& graph) {
+  const auto id_of = [&graph](int node) { return id(graph.nodes[static_cast<std::size_t>(node)]); };
+  const auto ids_of = [&id_of](const std::vector<int>& nodes) {
+    Json ids = Json::array();
+    for (const int node : nodes) ids.push_back(id_of(node));
+    return ids;
+  };
+  Json json{{"schema", kSchema}, {"nodes", Json::array()}, {"edges", Json::array()}, {"cycles", Json::array()}, {"roots", Json::array()}};
+  for (const auto& node : graph.nodes) {
+    json["nodes"].push_back({{"id", id(node)},
+                             {"rank", node.rank},
+                             {"actor", node.actor},
+                             {"state", node.state},
+                             {"detail", node.detail},
+                             {"number", node.number},
+                             {"since_s", in_seconds(node.since_ns)}});
+  }
+  for (const auto& edge : graph.edges) json["edges"].push_back({{"from", id_of(edge.from)}, {"to", id_of(edge.to)}, {"why", edge.why}});
+  for (const auto& cycle : graph.cycles) json["cycles"].push_back(ids_of(cycle));
+  for (const int root : graph.roots) {
+    const auto& node = graph.nodes[static_cast<std::size_t>(root)];
+    json["roots"].push_back({{"id", id(node)}, {"why", root_text(node)}, {"since_s", in_seconds(node.since_ns)}});
+  }
+  json["chain"] = ids_of(graph.chain);
+  json["text"] = to_text(graph);
+  return dump(json);
+}
+
+}  // namespace troupe::trace

@@ -1,0 +1,20 @@
+// Reports as JSON: what goes between ranks, and what the HTTP interface serves. SCHEMA.md describes every field.
+// Threads: any; pure. Errors: kInvalidArgument, which names the field and what is allowed there; whatever the bytes are, nothing is thrown.
+// Limits: times are seconds as doubles: exact to the nanosecond up to 26 days. Bytes of a name that are no UTF-8 become U+FFFD.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/base/status.h"
+#include "runtime/trace/report.h"
+
+namespace troupe::trace {
+
+inline constexpr int kSchema = 1;
+
+// `brief` leaves out what is long: message counts, mailboxes, dead letters by type.
+std::string to_json(const RankReport& report, bool brief = false);
+StatusOr<RankReport> rank_report_from_json(std::string_view text);
+
+}  // namespace troupe::trace

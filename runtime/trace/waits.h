@@ -1,0 +1,51 @@
+// Who waits for whom, over all ranks, from what each says of itself: the circles nobody gets out of, and the roots where a chain ends.
+//
+// From the actors' states: of credit of an edge -> the edge's receiver; for input from an edge, a port or an actor -> its sender; for a
+// collective -> every rank that has not entered it: there the actor in front of the group, or the rank as a whole where that is not found.
+// An edge's end or an actor may be in another rank; one called NAME@RANK only stands for it, and is looked through. A rank that gave no
+// answer is waited for as a whole. What a detail names and nobody is called is a node "?detail".
+//
+// Threads: any; pure. The ranks' reports are not of one instant, so a wait that has just ended may be seen.
+// Limits: kCyclesMost; every node that waits in a circle is in one that is listed, while there are no more.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/trace/report.h"
+
+namespace troupe::trace {
+
+struct WaitGraph {
+  static constexpr std::size_t kCyclesMost = 100;
+
+  struct Node {
+    int rank = 0;
+    std::string actor;  // empty: the rank as a whole; "?x": in this rank something waits for x, which is unknown
+    std::string state;  // as in SCHEMA.md; of a rank: answered, silent, not_asked; else unknown
+    std::string detail;
+    std::int64_t since_ns = 0;
+    std::int64_t number = -1;
+    std::vector<EventRow> last_events;  // for to_text, from whoever has asked for them
+  };
+  struct Edge {
+    int from = 0, to = 0;  // `from` waits for `to`
+    std::string why;
+  };
+  // Actors that wait, that are waited for, or that run something; ranks that are waited for or silent. By rank, then as they were made.
+  std::vector<Node> nodes;
+  std::vector<Edge> edges;
+  std::vector<std::vector<int>> cycles;  // each once, its smallest node first; each node waits for the next
+  // Who is waited for and waits for nobody; who runs something; silent ranks. Those that most wait for come first.
+  std::vector<int> roots;
+  std::vector<int> chain;  // from the actor "ledger" to the nearest that waits for nobody or is in a circle
+};
+
+WaitGraph wait_graph(std::span<const RankReport> ranks);
+std::string id(const WaitGraph::Node& node);         // "0/stage-0", "3/"
+std::string root_text(const WaitGraph::Node& node);  // what it does, since when
+std::string to_text(const WaitGraph& graph);
+std::string to_json(const WaitGraph& graph);  // nodes, edges, cycles, roots and the text: SCHEMA.md
+
+}  // namespace troupe::trace
