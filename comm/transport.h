@@ -14,7 +14,7 @@
 //         first_cause(): the peer, or the rank because of which the peer stopped.
 //         Bad bytes from outside are counted (refused) and change nothing.
 // Limits: a header has at most kHeaderBytesMost bytes; a bulk up to 2^62.
-// Wire: kProtocolVersion counts every change of what goes between processes: ucx/WIRE.md, collective/WIRE.md, slices/WIRE.md,
+// Wire: kProtocolVersion counts every change of what goes between processes: ucx/WIRE.md, collective/WIRE.md, slices/WIRE.md, inspect/WIRE.md,
 //       actors/control/WIRE.md. Each frame carries it; another one is refused by name and counted.
 #pragma once
 
@@ -34,10 +34,10 @@ namespace troupe::comm {
 enum class Lane : std::uint8_t { kControl, kBulk };
 
 // Who takes a frame in the receiving process. The numbers travel: never reuse one.
-enum class Channel : std::uint8_t { kTransport = 0, kActors = 1, kEdges = 2, kCollectives = 3, kSlices = 4, kTest = 15 };
+enum class Channel : std::uint8_t { kTransport = 0, kActors = 1, kEdges = 2, kCollectives = 3, kSlices = 4, kInspect = 5, kTest = 15 };
 inline constexpr int kChannels = 16;
 
-inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::uint16_t kProtocolVersion = 4;
 inline constexpr std::size_t kHeaderBytesMost = 4096;
 
 // Called once, on the progress thread.

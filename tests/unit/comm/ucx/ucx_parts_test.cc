@@ -48,7 +48,7 @@ TEST(UcxWire, ReadsBackWhatWasWritten) {
 
 // The bytes of WIRE.md, by hand: another build or machine must write the same.
 TEST(UcxWire, HasTheDocumentedBytes) {
-  const std::vector<int> expected{0x54, 0x52, 0x50, 0x46, 3, 0, 1,  2, 0x88, 0x77, 0x66, 0x55,
+  const std::vector<int> expected{0x54, 0x52, 0x50, 0x46, 4, 0, 1,  2, 0x88, 0x77, 0x66, 0x55,
                                   0x44, 0x33, 0x22, 0x11, 3, 0, 0,  0, 2,    0,    0,    0,
                                   1,    0,    0,    0,    5, 0, 0,  0, 8,    7,    6,    5,
                                   4,    3,    2,    1,    0, 0, 4,  0, 0,    0,    0,    0};
