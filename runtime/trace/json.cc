@@ -1,5 +1,8 @@
 #include "runtime/trace/json.h"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <concepts>
 #include <nlohmann/json.hpp>
@@ -17,34 +20,35 @@ using Parsed = nlohmann::json;  // which finds a key among very many in little t
 
 constexpr double kSecondsMost = 4e9;  // fits nanoseconds in 64 bits twice
 
-double finite(double value) { return std::isfinite(value) ? value : 0; }
 double in_seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// What goes through the fields of a row, as report_fields.h lists them.
+// Writer and Reader go through the fields of a row as report_fields.h lists them.
+
+// Writes text at once: a tree of values between takes seven times as long, 0.4 s for 10,000 actors.
 class Writer {
  public:
-  Writer(Json& json, bool brief) : json_(json), brief_(brief) {}
+  Writer(std::string& out, bool brief) : out_(out), brief_(brief) {}
+
+  template <class Row>
+  void object(const Row& row) {
+    out_ += '{';
+    fields(*this, row);
+    out_ += '}';
+  }
   template <class T>
   void value(const char* key, const T& value) {
-    json_[key] = value;
+    begin(key);
+    write(value);
   }
-  void value(const char* key, double value) { json_[key] = finite(value); }
-  void value(const char* key, State value) { json_[key] = trace::key(value); }
-  void value(const char* key, DeadReason value) { json_[key] = trace::key(value); }
-  void derived(const char* key, std::int64_t value) { json_[key] = value; }
-  void seconds(const char* key, std::int64_t ns) { json_[key] = in_seconds(ns); }
+  void derived(const char* key, std::int64_t count) { value(key, count); }
+  void constant(const char* key, int number) { value(key, number); }
+  void seconds(const char* key, std::int64_t ns) { value(key, in_seconds(ns)); }
   template <class Row>
   void rows(const char* key, const std::vector<Row>& rows) {
-    Json list = Json::array();
-    for (const Row& row : rows) {
-      Json element = Json::object();
-      Writer writer(element, brief_);
-      fields(writer, row);
-      list.push_back(std::move(element));
-    }
-    json_[key] = std::move(list);
+    begin(key);
+    list(rows, [this](const Row& row) { object(row); });
   }
   template <class Row>
   void long_rows(const char* key, const std::vector<Row>& list) {
@@ -52,7 +56,42 @@ class Writer {
   }
 
  private:
-  Json& json_;
+  void begin(const char* key) { absl::StrAppend(&out_, out_.back() == '{' ? "\"" : ",\"", key, "\":"); }
+  void write(const std::string& text) {
+    const bool is_plain = std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; });
+    if (is_plain) {
+      absl::StrAppend(&out_, "\"", text, "\"");
+    } else {
+      out_ += dump(Json(text));
+    }
+  }
+  void write(bool value) { out_ += value ? "true" : "false"; }
+  template <std::integral Int>
+  void write(Int value) {
+    absl::StrAppend(&out_, value);
+  }
+  void write(double value) {
+    std::array<char, 32> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), std::isfinite(value) ? value : 0.0).ptr;
+    out_.append(digits.data(), end);
+  }
+  void write(State value) { write(std::string(trace::key(value))); }
+  void write(DeadReason value) { write(std::string(trace::key(value))); }
+  template <class T>
+  void write(const std::vector<T>& values) {
+    list(values, [this](const T& value) { write(value); });
+  }
+  template <class T, class WriteOne>
+  void list(const std::vector<T>& values, const WriteOne& write_one) {
+    out_ += '[';
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (i > 0) out_ += ',';
+      write_one(values[i]);
+    }
+    out_ += ']';
+  }
+
+  std::string& out_;
   const bool brief_;
 };
 
@@ -111,11 +150,16 @@ class Reader {
   void long_rows(const char* key, std::vector<Row>& list) {
     if (json_.contains(key)) rows(key, list);
   }
-  void fail(const char* key, const std::string& what) {
-    if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat("rank report: ", path(), key, " ", what));
+  void constant(const char* key, int allowed) {
+    int found = allowed;
+    value(key, found);
+    if (found != allowed) fail(key, absl::StrCat("is ", found, "; allowed is ", allowed, ": do both sides run the same build?"));
   }
 
  private:
+  void fail(const char* key, const std::string& what) {
+    if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat("rank report: ", path(), key, " ", what));
+  }
   Reader(const Parsed& json, Status& status, const Reader& parent, const char* list, std::size_t index)
       : json_(json), status_(status), parent_(&parent), list_(list), index_(index) {}
 
@@ -171,11 +215,9 @@ class Reader {
 }  // namespace
 
 std::string to_json(const RankReport& report, bool brief) {
-  Json json = Json::object();
-  json["schema"] = kSchema;
-  Writer writer(json, brief);
-  fields(writer, report);
-  return dump(json);
+  std::string text;
+  Writer(text, brief).object(report);
+  return text;
 }
 
 StatusOr<RankReport> rank_report_from_json(std::string_view text) {
@@ -183,11 +225,6 @@ StatusOr<RankReport> rank_report_from_json(std::string_view text) {
   if (!json.is_object()) return absl::InvalidArgumentError(absl::StrCat("rank report: ", text.size(), " bytes that are no JSON object"));
   Status status;
   Reader reader(json, status);
-  int schema = 0;
-  reader.value("schema", schema);
-  if (status.ok() && schema != kSchema) {
-    reader.fail("schema", absl::StrCat("is ", schema, "; allowed is ", kSchema, ": do both sides run the same build?"));
-  }
   RankReport report;
   fields(reader, report);
   TROUPE_RETURN_IF_ERROR(status);

@@ -11,8 +11,6 @@
 
 namespace troupe::trace {
 
-inline constexpr int kSchema = 1;
-
 // `brief` leaves out what is long: message counts, mailboxes, dead letters by type.
 std::string to_json(const RankReport& report, bool brief = false);
 StatusOr<RankReport> rank_report_from_json(std::string_view text);

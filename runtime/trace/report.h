@@ -11,6 +11,8 @@
 
 namespace troupe::trace {
 
+inline constexpr int kSchema = 1;  // SCHEMA.md
+
 // A collective that this rank has entered and that is not done here.
 struct CollectiveRow {
   std::string group;           // as the actor in front of it is called, the same on all members

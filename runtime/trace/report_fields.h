@@ -2,7 +2,8 @@
 // they mean.
 //
 // `each` has value(key, v) for texts, counts, numbers, states and lists of those; seconds(key, ns); rows(key, list), and long_rows for
-// what a brief report leaves out; derived(key, v) for what follows from the others and is not read back.
+// what a brief report leaves out; derived(key, v) for what follows from the others and is not read back;
+// constant(key, v) for what is the same in all.
 #pragma once
 
 #include <type_traits>
@@ -97,6 +98,7 @@ void fields(auto& each, Is<Tombstone> auto& row) {
 }
 
 void fields(auto& each, Is<RankReport> auto& report) {
+  each.constant("schema", kSchema);
   each.value("rank", report.rank);
   each.value("host", report.host);
   each.value("answered", report.answered);
