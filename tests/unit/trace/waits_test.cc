@@ -151,7 +151,7 @@ TEST(WaitGraph, SeesGroupsThatAreEnteredInDifferentOrders) {
 TEST(WaitGraph, WaitsForTheRankWhereNoActorIsInFrontOfTheGroup) {
   const auto graph = graph_of({
       Staged(0)
-          .actor("front", State::kWaitingForCollective)
+          .actor("front", State::kWaitingForCollective, "said otherwise")
           .collective({.group = "front", .sequence = 1, .what = "barrier", .missing = {1, 5}}),
       Staged(1),
   });
@@ -203,6 +203,27 @@ TEST(WaitGraph, BlamesARankThatGivesNoAnswer) {
   EXPECT_THAT(ids(graph, graph.roots), ElementsAre("1/"));
   EXPECT_THAT(to_text(graph), HasSubstr("root: rank 1: silent for 8.000 s: no answer within 1.0 s\n"));
   EXPECT_THAT(ids(graph_of({Staged(0), silent}), graph_of({Staged(0), silent}).roots), ElementsAre("1/"));  // though nobody waits for it
+}
+
+TEST(WaitGraph, FindsAnActorThatOneOtherRankHas) {
+  const auto graph = graph_of({
+      Staged(0).actor("ledger", State::kWaitingForInput, "loader").actor("twins", State::kWaitingForInput, "replica"),
+      Staged(1).actor("loader", State::kHandling, "Read").actor("replica", State::kIdle),
+      Staged(2).actor("replica", State::kIdle),
+  });
+  EXPECT_THAT(waits(graph), UnorderedElementsAre("0/ledger > 1/loader: input from loader", "0/twins > 0/?replica: input from replica"));
+}
+
+TEST(WaitGraph, LeadsFromTheLedgerIntoACycle) {
+  const auto graph = graph_of({
+      Staged(0)
+          .actor("ledger", State::kWaitingForInput, "a")
+          .actor("a", State::kWaitingForInput, "b")
+          .actor("b", State::kWaitingForInput, "c")
+          .actor("c", State::kWaitingForInput, "b"),
+  });
+  EXPECT_THAT(ids(graph, graph.chain), ElementsAre("0/ledger", "0/a", "0/b"));
+  EXPECT_THAT(to_text(graph), HasSubstr("from the ledger: rank 0 ledger -> rank 0 a -> rank 0 b\n"));
 }
 
 TEST(WaitGraph, LeadsToTheWriterOfACheckpoint) {
