@@ -1,6 +1,7 @@
 #include "actors/control/job_graph.h"
 
 #include "actors/control/end_meeting.h"
+#include "actors/inspect/rank_report.h"
 #include "runtime/base/check.h"
 #include "runtime/device/host_stream.h"
 #include "runtime/trace/state_file.h"
@@ -36,7 +37,7 @@ JobGraph::JobGraph(comm::Transport* transport, actor::System::Options options, s
   engine_ = std::make_unique<comm::CollectiveEngine>(*transport_);
   std::vector<Rank> everybody;
   for (int rank = 0; rank < transport_->world(); ++rank) everybody.push_back(Rank(rank));
-  engine_->add_group(kEverybody, everybody);
+  engine_->add_group(kEverybody, everybody, {}, "everybody");
   far_ = std::make_unique<FarEdges>(*system_, *transport_, *stream_);
   end_ = system_->add<End>("job-end").self();
   transport_->handle(comm::Channel::kActors, [this](const comm::Arrival&) { end_.send(End::Finished{}); });
@@ -54,6 +55,13 @@ JobGraph::~JobGraph() {
 FarEdges& JobGraph::far() {
   TROUPE_CHECK(far_) << "a job of one process has no edges to others";
   return *far_;
+}
+
+void JobGraph::be_inspectable(const std::string& id) {
+  const Rank rank = transport_ ? transport_->rank() : Rank(0);
+  inspector_ = std::make_unique<Inspector>(Inspector::Setup{.job = id, .rank = rank.value, .world = transport_ ? transport_->world() : 1,
+                                                            .reports = {[this, rank] { return rank_report(rank, system_->probes(), engine_.get()); }},
+                                                            .transport = transport_});
 }
 
 Status JobGraph::run() {

@@ -8,6 +8,8 @@
 // finish_job() by any actor of any process ends the job everywhere: the actors of all processes are asked to stop. So does the first
 // failure, with its cause. Meanwhile a launcher is told what this process's actors do (runtime/trace/state_file.h), for the report if it dies.
 //
+// be_inspectable() lets `troupe inspect` see it.
+//
 // Threads: one makes, runs and destroys; lost by any. Owns: System, edges and their stream, not the transport, which it starts and stops.
 // Errors: run gives the first failure of the job, wherever it was: a peer that is gone is named with its first cause.
 // Limits: takes the transport's channels of actors, edges and collectives. With several processes it is finish_job() that ends the job: an
@@ -19,6 +21,7 @@
 #include <memory>
 
 #include "actors/control/far_edge.h"
+#include "actors/inspect/inspector.h"
 #include "comm/collective/engine.h"
 #include "comm/transport.h"
 #include "runtime/actor/system.h"
@@ -36,6 +39,9 @@ class JobGraph {
   // A bug where the job has one process.
   FarEdges& far();
 
+  // Before run(), in all processes: `troupe jobs` and `troupe inspect` find the job by `id` (comm::JobWorld::job_id). While run() runs.
+  void be_inspectable(const std::string& id);
+
   // Until all actors of all processes have stopped.
   Status run();
   // From any thread, until run has returned: somebody else than the transport has heard that a process is gone.
@@ -52,6 +58,7 @@ class JobGraph {
   std::unique_ptr<actor::System> system_;
   std::unique_ptr<FarEdges> far_;
   actor::Ref end_;
+  std::unique_ptr<Inspector> inspector_;
 };
 
 }  // namespace troupe::actors

@@ -17,6 +17,7 @@
 
 #include "actors/control/far_edge.h"
 #include "actors/control/link.h"
+#include "actors/inspect/rank_report.h"
 #include "actors/plan/plan.h"
 #include "actors/plan/shard_memory.h"
 #include "actors/protocol.h"
@@ -94,6 +95,8 @@ class TrainingJob {
   void report_collectives(absl::AnyInvocable<void(std::vector<comm::CollectiveEngine::OpenOperation>)> tell) {
     if (engine_) engine_->report(std::move(tell));
   }
+  // What this rank does, for who looks inside. From any thread.
+  trace::RankReport report() const { return rank_report(rank_, system_->probes(), engine_.get()); }
   // From any thread after start(): somebody else than the transport has heard that a process of the job is gone. The job fails.
   void peer_went_down(Rank rank, const Status& cause) { replica_.send(PeerWentDown{rank, cause}); }
 

@@ -92,13 +92,13 @@ void TrainingJob::join_others(Actors& all) {
 
   std::vector<Rank> everybody;
   for (int rank = 0; rank < plan_.placement.world(); ++rank) everybody.push_back(Rank(rank));
-  engine_->add_group(kEverybody, everybody);
+  engine_->add_group(kEverybody, everybody, {}, "everybody");
   const auto add_group = [&](const char* name, comm::GroupId id, const std::vector<Rank>& ranks) {
     std::vector<int> nodes;
     for (const Rank rank : ranks) {
       if (!world_.node_of.empty()) nodes.push_back(world_.node_of[static_cast<std::size_t>(rank.value)]);
     }
-    engine_->add_group(id, ranks, nodes);
+    engine_->add_group(id, ranks, nodes, name);
     return &system_->add<CollectiveGroup>(name, *engine_, id);
   };
   const auto& placement = plan_.placement;

@@ -13,6 +13,7 @@ namespace troupe::comm {
 struct CollectiveEngine::OpenGroup {
   Group group;
   Layout layout;
+  std::string name;
   Status failure{};
 };
 
@@ -26,12 +27,13 @@ CollectiveEngine::CollectiveEngine(Transport& transport) : transport_(transport)
 }
 CollectiveEngine::~CollectiveEngine() = default;
 
-void CollectiveEngine::add_group(GroupId id, std::vector<Rank> members, const std::vector<int>& node_of) {
+void CollectiveEngine::add_group(GroupId id, std::vector<Rank> members, const std::vector<int>& node_of, std::string name) {
   const auto self = std::find(members.begin(), members.end(), transport_.rank());
   TROUPE_CHECK(self != members.end()) << "group " << id << " without rank " << transport_.rank();
   Group group{.id = id, .members = members, .self = static_cast<int>(self - members.begin())};
   Layout layout(group.size(), node_of);
-  auto open = std::make_unique<OpenGroup>(OpenGroup{.group = std::move(group), .layout = std::move(layout)});
+  if (name.empty()) name = absl::StrCat(id.value);
+  auto open = std::make_unique<OpenGroup>(OpenGroup{.group = std::move(group), .layout = std::move(layout), .name = std::move(name)});
   TROUPE_CHECK(groups_.emplace(id, std::move(open)).second) << "group " << id << " is there already";
 }
 
@@ -50,7 +52,14 @@ void CollectiveEngine::start(GroupId group, OperationId id, Collective collectiv
 void CollectiveEngine::report(absl::AnyInvocable<void(std::vector<OpenOperation>)> tell) {
   transport_.post([this, tell = std::move(tell)]() mutable {
     std::vector<OpenOperation> open;
-    for (const auto& [key, operation] : operations_) open.push_back({operation->describe(), operation->missing()});
+    for (const auto& [key, operation] : operations_) {
+      const OpenGroup& group = *groups_.at(key.first);
+      OpenOperation row{.group = group.name, .id = key.second, .what = operation->describe(), .since_ns = operation->age_ns(), .missing = operation->missing()};
+      for (const Rank member : group.group.members) {
+        if (std::find(row.missing.begin(), row.missing.end(), member) == row.missing.end()) row.entered.push_back(member);
+      }
+      open.push_back(std::move(row));
+    }
     tell(std::move(open));
   });
 }

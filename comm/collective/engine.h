@@ -35,13 +35,17 @@ class CollectiveEngine {
 
   // Ids, members and nodes are the same on all members; `members` holds this rank. `node_of`: for each member a number that those of one
   // machine share (empty: all are on one). It decides in which order sums are folded, and what goes between machines: see layout.h.
-  void add_group(GroupId id, std::vector<Rank> members, const std::vector<int>& node_of = {});
+  // `name`: for reports.
+  void add_group(GroupId id, std::vector<Rank> members, const std::vector<int>& node_of = {}, std::string name = {});
   void start(GroupId group, OperationId id, Collective collective, Completion done);
   // What is open, for a report of what does not go on: each operation with the ranks that have not entered it. By any thread; `tell` is
   // called on the progress thread.
   struct OpenOperation {
+    std::string group;  // its name, or else its number
+    OperationId id;
     std::string what;
-    std::vector<Rank> missing;
+    std::int64_t since_ns = 0;  // how long ago this rank entered it
+    std::vector<Rank> entered, missing;
   };
   void report(absl::AnyInvocable<void(std::vector<OpenOperation>)> tell);
   // On the progress thread: all operations with `peer` fail.

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -53,6 +54,7 @@ class Operation {
   // Once ended: calls `done` and gives the scratch back.
   Scratch finish();
   std::string describe() const;
+  std::int64_t age_ns() const { return std::chrono::nanoseconds(std::chrono::steady_clock::now() - begun_).count(); }
   // Members that have not entered it, as far as is seen from here: nothing came from them, or they take nothing.
   std::vector<Rank> missing() const;
 
@@ -97,6 +99,7 @@ class Operation {
   const Group& group_;
   const Layout& layout_;
   const OperationId id_;
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();  // for who looks inside; decides nothing
   Collective collective_;
   Completion done_;
   const std::function<void()>& changed_;  // outlives us: we may be destroyed in it

@@ -10,10 +10,12 @@
 #include <cerrno>
 #include <map>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "comm/join/secret.h"
 #include "comm/machine.h"
 #include "comm/ucx/ucx_transport.h"
 #include "runtime/base/check.h"
@@ -26,6 +28,7 @@ namespace {
 constexpr auto kLeaveDeadline = std::chrono::seconds(10);
 constexpr auto kLookAtNextEvery = std::chrono::milliseconds(500);  // while ranks wait for each other before their transports start
 constexpr std::size_t kRanksNamedMost = 8;
+constexpr std::size_t kJobIdBytes = 4;
 
 std::string this_host() {
   std::array<char, 256> name{};
@@ -64,6 +67,9 @@ class Refusals {
 std::chrono::nanoseconds seconds(double s) { return std::chrono::nanoseconds(static_cast<std::int64_t>(s * 1e9)); }
 
 }  // namespace
+
+JobWorld::JobWorld(Place place)
+    : place_(std::move(place)), job_id_(absl::BytesToHexString(place_.world > 1 ? proof_of(place_.secret, "job id").substr(0, kJobIdBytes) : random_bytes(kJobIdBytes))) {}
 
 StatusOr<std::unique_ptr<JobWorld>> JobWorld::of_this_process() {
   TROUPE_ASSIGN_OR_RETURN(auto place, find_place(process_environment()));

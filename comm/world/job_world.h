@@ -28,6 +28,8 @@ class JobWorld {
 
   const Place& place() const { return place_; }
   bool leads() const { return place_.rank.value == 0; }
+  // What people call this job, eight hexadecimal digits: the same in all its processes, and no help to who wants to know its secret.
+  const std::string& job_id() const { return job_id_; }
 
   struct Entry {
     int ranks = 1;  // that the program has: as many as there are processes, or all in this one
@@ -58,11 +60,12 @@ class JobWorld {
   Status leave(const Status& outcome);
 
  private:
-  explicit JobWorld(Place place) : place_(std::move(place)) {}
+  explicit JobWorld(Place place);
   StatusOr<std::string> hear(const std::string& key);
   Status meet(const std::string& what, const Status& here);
 
   const Place place_;
+  const std::string job_id_;
   std::optional<Joined> joined_;
   std::unique_ptr<LocalHub> hub_;
   std::vector<std::unique_ptr<Transport>> owned_;

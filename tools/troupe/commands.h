@@ -54,6 +54,20 @@ Status generate(const GenerateArguments& arguments);
 
 Status report(const std::string& output);
 
+struct JobsArguments {
+  bool json = false;
+};
+Status jobs(const JobsArguments& arguments);
+
+struct InspectArguments {
+  std::vector<std::string> words;  // [JOB] VIEW [NAME]
+  bool json = false;
+  std::string top;                 // depth, age, busy
+  int rank = -1;                   // of this only
+  double patience_s = 1;           // ranks may take to answer
+};
+Status inspect(const InspectArguments& arguments);
+
 struct DataPrepareArguments {
   std::vector<std::string> inputs;
   std::string tokenizer = "byte";

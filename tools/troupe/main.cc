@@ -141,6 +141,21 @@ void declare_generate(CLI::App& app, GenerateArguments& a) {
   app.add_option("--window", a.window, "tokens that are looked back at")->capture_default_str()->check(kPositive);
 }
 
+void declare_jobs(CLI::App& app, JobsArguments& a) { app.add_flag("--json", a.json, "as JSON"); }
+
+void declare_inspect(CLI::App& app, InspectArguments& a) {
+  app.add_option("what", a.words, "[JOB] actors | mailbox NAME | edges | waits | collectives")->required();
+  app.add_flag("--json", a.json, "all there is, as JSON");
+  app.add_option("--top", a.top, "sort actors by depth of their mailbox, age of the oldest message, or busy time")
+      ->check(allowed("depth, age or busy", [](const std::string& text) { return text == "depth" || text == "age" || text == "busy"; }));
+  app.add_option("--rank", a.rank, "of this rank only")->check(kNotNegative);
+  app.add_option("--patience", a.patience_s, "seconds that ranks may take to answer")->capture_default_str()->check(allowed("a number from 0.01 to 10", [](const std::string& text) {
+        double value = 0;
+        return absl::SimpleAtod(text, &value) && value >= 0.01 && value <= 10;
+      }));
+  app.footer("JOB is how an id of troupe jobs begins; left out: the only job that runs.");
+}
+
 void declare_data_prepare(CLI::App& app, DataPrepareArguments& a) {
   app.add_option("inputs", a.inputs, "files, or folders that are read with all below them")->required();
   app.add_option("--output,-o", a.options.output, "prefix of the corpus: PREFIX.bin, PREFIX.idx, or PREFIX_train.*, PREFIX_validation.*")
@@ -225,6 +240,9 @@ void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& 
   commands.add("launch", "start a program as the ranks of a job, here and on other hosts", launch, behind, declare_launch);
   commands.add(app, "generate", "write text with a checkpoint's weights", generate, declare_generate);
   commands.add(app, "report", "say what a run has come to", report, one_path("output", "a run's output folder"));
+
+  commands.add(app, "jobs", "list the running jobs of this user", jobs, declare_jobs);
+  commands.add(app, "inspect", "show what a running job does and waits for", inspect, declare_inspect);
 
   CLI::App& data = commands.group("data", "prepare and inspect token corpora");
   commands.add(data, "prepare", "turn files or folders of text into a corpus", data_prepare, declare_data_prepare);

@@ -1,8 +1,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "actors/inspect/inspector.h"
 #include "actors/train/local_replicas.h"
 #include "actors/train/peak.h"
 #include "comm/world/job_world.h"
@@ -25,6 +27,15 @@ plan::Cluster cluster_of(const comm::Place& place, const plan::JobConfig& job) {
   if (job.device.threads == 0) cluster.threads = std::max(1, cluster.threads / ranks_here);
   cluster.memory_bytes /= ranks_here;
   return cluster;
+}
+
+actors::Inspector::Setup inspected(const comm::JobWorld& job_world, const plan::JobConfig& job, const actors::LocalReplicas& ranks) {
+  actors::Inspector::Setup setup{.job = job_world.job_id(), .rank = job_world.place().rank.value, .world = job_world.place().world,
+                                 .output = std::filesystem::absolute(job.job.output).lexically_normal()};
+  for (const auto& rank : ranks.jobs()) setup.reports.push_back([&rank = *rank] { return rank.report(); });
+  if (setup.world > 1) setup.transport = job_world.transports().front();
+  setup.world = std::max(setup.world, static_cast<int>(setup.reports.size()));
+  return setup;
 }
 
 Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, SignalWatch& signals) {
@@ -60,6 +71,7 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
     log_info(absl::StrCat("mfu = flops of a step / ranks / step_s / ", static_cast<std::int64_t>(options.peak_flops_per_s / 1e9),
                           " GFLOP/s, the best matrix product measured now"));
   }
+  const actors::Inspector inspector(inspected(job_world, planned.job, *ranks));
   signals.watch(*ranks);
   const trace::StateFile state([&ranks] {
     return text_by_rank(*ranks, [&](const trace::Snapshot& snapshot) { return trace::state_text(snapshot, trace::kStateBytesMost / ranks->jobs().size()); });

@@ -17,4 +17,4 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/TroupeConfig.cmake.in ${
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Troupe)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/TroupeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/TroupeConfig.cmake ${CMAKE_BINARY_DIR}/TroupeConfigVersion.cmake
-  tools/dev/cmake/FindCAF.cmake tools/dev/cmake/FindXxhash.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Troupe)
+  tools/dev/cmake/FindCAF.cmake tools/dev/cmake/FindHttplib.cmake tools/dev/cmake/FindXxhash.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Troupe)

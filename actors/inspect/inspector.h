@@ -1,0 +1,54 @@
+// What a process shows of its job, by HTTP on a socket of its own in the runtime folder; README.md has the paths.
+//
+// Whoever is asked asks all ranks (comm/inspect), so one address shows the whole job, and a rank that is stuck or stopped is named by the
+// others. Nothing is gathered while nobody looks.
+// Threads: one makes and destroys; reports are asked for on threads of this. Owns: those, its card and its socket.
+// Errors: none: a door that cannot be opened is a warning in the log, and the rank still answers the others.
+// Limits: one question goes round at a time; ranks that take longer than the patience (1 s, 10 s at most) are given as not answering.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/inspect/http.h"
+#include "actors/inspect/runtime_folder.h"
+#include "comm/inspect/inspect_tree.h"
+#include "runtime/trace/report.h"
+
+namespace troupe::actors {
+
+class Inspector {
+ public:
+  struct Setup {
+    std::string job;  // the same on all ranks
+    int rank = 0, world = 1;
+    std::string program{}, output{};  // what is shown of them; no program: this process's command line
+    // Of the ranks in this process: one, or all that the job has. Called until the end of this.
+    std::vector<std::function<trace::RankReport()>> reports{};
+    comm::Transport* transport = nullptr;  // null where all ranks are here; outlives this
+  };
+  // Before the transport starts; destroyed after it has stopped.
+  explicit Inspector(Setup setup);
+
+  // Empty if the door could not be opened.
+  std::string socket() const { return posted_ ? posted_->socket() : ""; }
+
+ private:
+  Status open_door();
+  StatusOr<std::string> answer(const HttpRequest& request);
+  // The texts of the reports of `only`; all if it is empty.
+  std::vector<std::string> ask(bool brief, const std::vector<int>& only, std::chrono::nanoseconds patience);
+
+  const Setup setup_;
+  JobCard card_;
+  std::mutex asking_;
+  std::unique_ptr<comm::InspectTree> tree_;
+  std::optional<PostedCard> posted_;
+  std::unique_ptr<HttpServer> server_;  // ends first: who is being answered asks the tree
+};
+
+}  // namespace troupe::actors

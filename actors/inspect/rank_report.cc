@@ -1,0 +1,64 @@
+#include "actors/inspect/rank_report.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "actors/inspect/runtime_folder.h"
+
+namespace troupe::actors {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kCollectivesWithin = 100ms;
+
+std::vector<comm::CollectiveEngine::OpenOperation> open_operations(comm::CollectiveEngine& engine) {
+  struct Told {
+    std::mutex mutex;
+    std::condition_variable came;
+    std::optional<std::vector<comm::CollectiveEngine::OpenOperation>> open;
+  };
+  const auto told = std::make_shared<Told>();  // the answer may come when nobody waits for it any more
+  engine.report([told](std::vector<comm::CollectiveEngine::OpenOperation> open) {
+    const std::lock_guard lock(told->mutex);
+    told->open = std::move(open);
+    told->came.notify_all();
+  });
+  std::unique_lock lock(told->mutex);
+  told->came.wait_for(lock, kCollectivesWithin, [&] { return told->open.has_value(); });
+  return std::move(told->open).value_or(std::vector<comm::CollectiveEngine::OpenOperation>());
+}
+
+std::vector<int> numbers(const std::vector<Rank>& ranks) {
+  std::vector<int> numbers;
+  for (const Rank rank : ranks) numbers.push_back(rank.value);
+  return numbers;
+}
+
+}  // namespace
+
+trace::RankReport rank_report(Rank rank, const trace::ProbeRegistry& probes, comm::CollectiveEngine* engine) {
+  trace::RankReport report;
+  report.rank = rank.value;
+  report.host = this_host();
+  report.pid = getpid();
+  report.at_unix_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  report.snapshot = probes.snapshot();
+  if (engine == nullptr) return report;
+  for (const auto& operation : open_operations(*engine)) {
+    report.collectives.push_back({.group = operation.group,
+                                  .sequence = operation.id.value,
+                                  .what = operation.what,
+                                  .since_ns = operation.since_ns,
+                                  .entered = numbers(operation.entered),
+                                  .missing = numbers(operation.missing)});
+  }
+  return report;
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,16 @@
+// What one rank says of itself when somebody looks: its probes, and the collectives that are open.
+// Threads: any but the transport's progress thread, which is asked for the collectives. One that does not answer at once is stuck or
+// stopped, and the report comes without them.
+#pragma once
+
+#include "comm/collective/engine.h"
+#include "runtime/base/ids.h"
+#include "runtime/trace/registry.h"
+#include "runtime/trace/report.h"
+
+namespace troupe::actors {
+
+// `engine` is null where there is one rank.
+trace::RankReport rank_report(Rank rank, const trace::ProbeRegistry& probes, comm::CollectiveEngine* engine);
+
+}  // namespace troupe::actors

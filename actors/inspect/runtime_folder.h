@@ -1,0 +1,47 @@
+// Where the processes of a user's running jobs are found: a folder with a card (JSON) and a socket for each.
+//
+// $TROUPE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/troupe, else /tmp/troupe-UID; only its owner may enter. A card is locked (flock) for as long as
+// its process lives: so a dead one is known also when its pid has been given to another, and a stopped one, or one in a container with pids
+// of its own, is not taken for dead.
+// Threads: any. Errors: kFailedPrecondition: somebody else owns the folder or may enter it; kInvalidArgument: its name is too long for a socket's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace troupe::actors {
+
+struct JobCard {
+  std::string job;
+  int rank = 0, world = 1, pid = 0;
+  std::string host, program, output;
+  double started_unix_s = 0;
+  std::string socket{};  // a path; of a card that was found
+};
+
+std::string this_host();
+
+// Made if it is not there.
+StatusOr<std::string> open_runtime_folder();
+
+// This process's card, there as long as this lives.
+class PostedCard {
+ public:
+  static StatusOr<PostedCard> post(const std::string& folder, const JobCard& card);
+  PostedCard(PostedCard&& other) noexcept;
+  PostedCard& operator=(PostedCard&&) = delete;
+  ~PostedCard();
+  const std::string& socket() const { return socket_; }
+
+ private:
+  PostedCard(std::string path, std::string socket, int lock) : path_(std::move(path)), socket_(std::move(socket)), lock_(lock) {}
+  std::string path_, socket_;
+  int lock_;
+};
+
+// Of living processes, by start of the job, job and rank. What dead ones have left is removed.
+std::vector<JobCard> running_cards(const std::string& folder);
+
+}  // namespace troupe::actors

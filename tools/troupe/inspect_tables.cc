@@ -1,0 +1,91 @@
+#include "tools/troupe/inspect_tables.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "tools/troupe/table.h"
+
+namespace troupe::tool {
+namespace {
+
+using nlohmann::json;
+
+double number(const json& row, const char* key) { return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0; }
+std::string count(const json& row, const char* key) { return absl::StrCat(static_cast<std::int64_t>(number(row, key))); }
+std::string word(const json& row, const char* key) { return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : ""; }
+json rows_of(const json& answer, const char* key) { return answer.contains(key) && answer[key].is_array() ? answer[key] : json::array(); }
+std::string age(const json& row, const char* key) { return duration(number(row, key)); }
+
+// "waits for credit numbers", "handling Tick".
+std::string state_of(const json& actor) {
+  std::string state = absl::StrReplaceAll(word(actor, "state"), {{"waiting_for_", "waits for "}, {"_", " "}});
+  if (const auto detail = word(actor, "detail"); !detail.empty()) absl::StrAppend(&state, " ", detail);
+  if (number(actor, "number") >= 0 && actor.contains("number")) absl::StrAppend(&state, " ", count(actor, "number"));
+  return state;
+}
+
+std::string actors_text(const json& answer) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& actor : rows_of(answer, "actors")) {
+    const bool waits = number(actor, "depth") > 0;
+    rows.push_back({count(actor, "rank"), word(actor, "name"), state_of(actor), age(actor, "since_s"), count(actor, "depth"), count(actor, "depth_max"),
+                    waits ? age(actor, "oldest_s") : "-", count(actor, "handled"), age(actor, "handling_s")});
+  }
+  return table({{"RANK", true}, {"ACTOR"}, {"STATE"}, {"SINCE", true}, {"DEPTH", true}, {"MOST", true}, {"OLDEST", true}, {"HANDLED", true}, {"BUSY", true}}, rows);
+}
+
+std::string edges_text(const json& answer) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& edge : rows_of(answer, "edges")) {
+    rows.push_back({count(edge, "rank"), word(edge, "from"), word(edge, "to"), count(edge, "capacity"), count(edge, "free"), count(edge, "queued"),
+                    count(edge, "held"), count(edge, "sent")});
+  }
+  return table({{"RANK", true}, {"FROM"}, {"TO"}, {"CREDITS", true}, {"FREE", true}, {"QUEUED", true}, {"HELD", true}, {"SENT", true}}, rows);
+}
+
+std::string collectives_text(const json& answer) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& open : rows_of(answer, "collectives")) {
+    rows.push_back({count(open, "rank"), word(open, "what"), age(open, "since_s"), absl::StrJoin(rows_of(open, "missing"), ",", [](std::string* out, const json& rank) {
+                      absl::StrAppend(out, rank.dump());
+                    })});
+  }
+  if (rows.empty()) return "no collective is open\n";
+  return table({{"RANK", true}, {"COLLECTIVE"}, {"SINCE", true}, {"NOT ENTERED"}}, rows);
+}
+
+std::string mailbox_text(const json& answer) {
+  const json actor = answer.value("actor", json::object());
+  std::string text = absl::StrCat(count(actor, "rank"), "/", word(actor, "name"), ": ", state_of(actor), " for ", age(actor, "since_s"), "; ", count(actor, "depth"),
+                                  " waiting, ", count(actor, "depth_max"), " at most; ", count(actor, "sent"), " sent = ", count(actor, "handled"), " handled + ",
+                                  count(actor, "dead"), " dead + ", count(actor, "depth"), " waiting\n");
+  std::vector<std::vector<std::string>> waiting, handled;
+  for (const auto& message : rows_of(actor, "waiting")) waiting.push_back({word(message, "type"), age(message, "age_s")});
+  for (const auto& message : rows_of(actor, "messages")) handled.push_back({word(message, "type"), count(message, "handled"), age(message, "handling_s")});
+  if (!waiting.empty()) absl::StrAppend(&text, "\n", table({{"WAITS, OLDEST FIRST"}, {"AGE", true}}, waiting));
+  if (!handled.empty()) absl::StrAppend(&text, "\n", table({{"MESSAGE"}, {"HANDLED", true}, {"BUSY", true}}, handled));
+  return text;
+}
+
+}  // namespace
+
+std::string inspect_text(const std::string& view, const json& answer) {
+  std::string text = view == "actors"        ? actors_text(answer)
+                     : view == "edges"       ? edges_text(answer)
+                     : view == "collectives" ? collectives_text(answer)
+                     : view == "mailbox"     ? mailbox_text(answer)
+                                             : absl::StrCat(absl::StripSuffix(word(answer, "text"), "\n"), "\n");
+  for (const auto& silent : rows_of(answer, "unanswered")) absl::StrAppend(&text, "rank ", count(silent, "rank"), " did not answer: ", word(silent, "error"), "\n");
+  return text;
+}
+
+void sort_actors(json& actors, const std::string& by) {
+  const char* key = by == "depth" ? "depth" : by == "age" ? "oldest_s" : "handling_s";
+  if (actors.is_array()) std::stable_sort(actors.begin(), actors.end(), [&](const json& a, const json& b) { return number(a, key) > number(b, key); });
+}
+
+}  // namespace troupe::tool

@@ -1,0 +1,14 @@
+// The inspector's answers (actors/inspect/README.md) as text for people.
+// Threads: any; pure. Errors: none: what an answer of another version lacks is shown as nothing.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace troupe::tool {
+
+std::string inspect_text(const std::string& view, const nlohmann::json& answer);
+// Those with the most first. `by`: depth, age (of the oldest message) or busy (time in handlers).
+void sort_actors(nlohmann::json& actors, const std::string& by);
+
+}  // namespace troupe::tool
