@@ -22,7 +22,7 @@ class Inspect : public testing::Test {
     std::filesystem::permissions(runtime(), std::filesystem::perms::owner_all);
     setenv("TROUPE_RUNTIME_DIR", runtime().c_str(), 1);
   }
-  ~Inspect() override { unsetenv("TROUPE_RUNTIME_DIR"); }
+  ~Inspect() override { setenv("TROUPE_RUNTIME_DIR", before_.c_str(), 1); }
 
   const std::string& folder() const { return folder_.path(); }
   std::string runtime() const { return folder() + "/runtime"; }
@@ -47,6 +47,7 @@ class Inspect : public testing::Test {
   }
 
  private:
+  const std::string before_ = std::getenv("TROUPE_RUNTIME_DIR");  // test_main's
   TemporaryFolder folder_;
 };
 
