@@ -1,5 +1,6 @@
 #include "comm/inspect/wire.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -38,7 +39,7 @@ std::string_view text_of(const InspectReply& reply) {
 std::vector<std::byte> encode(const InspectHeader& header, std::string_view question) {
   std::vector<std::byte> bytes(kInspectHeaderBytes + question.size());
   each_field(header, [&](const auto& field, std::size_t at) { std::memcpy(bytes.data() + at, &field, sizeof field); });
-  std::memcpy(bytes.data() + kInspectHeaderBytes, question.data(), question.size());
+  std::ranges::copy(std::as_bytes(std::span(question)), bytes.begin() + kInspectHeaderBytes);
   return bytes;
 }
 
