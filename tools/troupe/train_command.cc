@@ -64,6 +64,7 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
     world.all_ok = [&](const std::string& what, const Status& here) { return job_world.all_ok(what, here); };
   }
   TROUPE_ASSIGN_OR_RETURN(const auto ranks, actors::LocalReplicas::create(planned.job, planned.plan, world, options, job_world.transports()));
+  signals.watch(*ranks);
   if (job_world.leads()) {  // the folder is ours, the memory is there
     log_info(absl::StrCat(planned.plan.parameters, " parameters, ", planned.plan.replicas, " replica(s) of ", planned.plan.stages.size(),
                           " stage(s) in ", job_world.place().world, " process(es), ", planned.plan.threads, " threads a rank, kernels ",
@@ -72,7 +73,6 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
                           " GFLOP/s, the best matrix product measured now"));
   }
   const actors::Inspector inspector(inspected(job_world, planned.job, *ranks));
-  signals.watch(*ranks);
   const trace::StateFile state([&ranks] {
     return text_by_rank(*ranks, [&](const trace::Snapshot& snapshot) { return trace::state_text(snapshot, trace::kStateBytesMost / ranks->jobs().size()); });
   });
