@@ -86,13 +86,18 @@ TEST(CheckShapes, TakesOperationsWithoutRows) {
                        fake(DType::kF32, {5}, 0x1000), fake(DType::kF32, {0}, 0x1000)});
 }
 
+// Shapes that agree: 4 heads of 2, 2 of keys and values.
+Attention attention_of_two_groups() {
+  return {.out = fake(DType::kF32, {1, 3, 8}, 0x1000),
+          .log_sum_exp = fake(DType::kF32, {1, 4, 3}, 0x2000),
+          .qkv = fake(DType::kF32, {1, 3, 16}, 0x3000),
+          .document_start = {},
+          .q_heads = 4,
+          .kv_heads = 2};
+}
+
 TEST(CheckShapes, RefusesHeadsThatDoNotDivide) {
-  Attention op{.out = fake(DType::kF32, {1, 3, 8}, 0x1000),
-               .log_sum_exp = fake(DType::kF32, {1, 4, 3}, 0x2000),
-               .qkv = fake(DType::kF32, {1, 3, 16}, 0x3000),
-               .document_start = {},
-               .q_heads = 4,
-               .kv_heads = 2};
+  Attention op = attention_of_two_groups();
   check_shapes(op);
   op.kv_heads = 3;
   EXPECT_DEATH(check_shapes(op), "Attention: must be kv_heads >= 1, a divisor of q_heads, is 3");
@@ -103,12 +108,7 @@ TEST(CheckShapes, RefusesHeadsThatDoNotDivide) {
 }
 
 TEST(CheckShapes, RefusesDropoutOfAttentionWithoutSamples) {
-  Attention op{.out = fake(DType::kF32, {1, 3, 8}, 0x1000),
-               .log_sum_exp = fake(DType::kF32, {1, 4, 3}, 0x2000),
-               .qkv = fake(DType::kF32, {1, 3, 16}, 0x3000),
-               .document_start = {},
-               .q_heads = 4,
-               .kv_heads = 2};
+  Attention op = attention_of_two_groups();
   op.dropout.probability = 1.0f;
   EXPECT_DEATH(check_shapes(op), "Attention: must be 0 <= probability < 1, is 1");
   op.dropout.probability = 0.1f;

@@ -380,10 +380,14 @@ TEST(SimCollectives, EndEverywhereWithTheRightBitsOrWithACause) {
 
 TEST(SimCollectives, ADisagreementEndsAllWithBothSidesNamed) {
   const std::uint64_t count = seeds(100, 20);
+  std::uint64_t operations = 0;
   for (std::uint64_t seed = 0; seed < count && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
-    Crew(seed, FaultKind::kNone, true).run(true);
+    Crew crew(seed, FaultKind::kNone, true);
+    crew.run(true);
+    operations += crew.operations();
   }
+  EXPECT_GE(operations, count);  // run() looked at one at least
 }
 
 }  // namespace
