@@ -1,7 +1,6 @@
 #include "actors/control/job_graph.h"
 
 #include "actors/control/end_meeting.h"
-#include "actors/inspect/rank_report.h"
 #include "runtime/base/check.h"
 #include "runtime/device/host_stream.h"
 #include "runtime/trace/state_file.h"
@@ -60,7 +59,7 @@ FarEdges& JobGraph::far() {
 void JobGraph::be_inspectable(const std::string& id) {
   const Rank rank = transport_ ? transport_->rank() : Rank(0);
   inspector_ = std::make_unique<Inspector>(Inspector::Setup{.job = id, .rank = rank.value, .world = transport_ ? transport_->world() : 1,
-                                                            .reports = {[this, rank] { return rank_report(rank, system_->probes(), engine_.get()); }},
+                                                            .ranks = {{.rank = rank, .probes = &system_->probes(), .engine = engine_.get()}},
                                                             .transport = transport_});
 }
 

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace troupe::actors {
@@ -17,13 +19,33 @@ namespace {
 
 constexpr int kAnyPort = 80;  // httplib wants one, a unix socket has none
 constexpr int kReadTimeoutS = 1;
+const std::string kBearer = "Bearer ";
+
+constexpr struct {
+  absl::StatusCode code;
+  int http;
+} kCodes[] = {{absl::StatusCode::kOk, 200},
+              {absl::StatusCode::kInvalidArgument, 400},
+              {absl::StatusCode::kUnauthenticated, 401},
+              {absl::StatusCode::kPermissionDenied, 403},
+              {absl::StatusCode::kNotFound, 404},
+              {absl::StatusCode::kUnimplemented, 405},
+              {absl::StatusCode::kFailedPrecondition, 409},
+              {absl::StatusCode::kResourceExhausted, 429},
+              {absl::StatusCode::kUnavailable, 503}};
 
 int http_status(const Status& status) {
-  if (status.ok()) return 200;
-  if (absl::IsNotFound(status)) return 404;
-  if (absl::IsInvalidArgument(status)) return 400;
-  if (absl::IsUnimplemented(status)) return 405;
+  for (const auto& [code, http] : kCodes) {
+    if (code == status.code()) return http;
+  }
   return 503;
+}
+
+absl::StatusCode code_of(int http_status) {
+  for (const auto& [code, http] : kCodes) {
+    if (http == http_status) return code;
+  }
+  return absl::StatusCode::kUnavailable;
 }
 
 std::string error_text(const Status& status) {
@@ -35,39 +57,86 @@ std::string error_in(const std::string& body) {
   return json.is_object() && json.contains("error") && json["error"].is_string() ? json["error"].get<std::string>() : body;
 }
 
+HttpRequest request_of(const httplib::Request& asked) {
+  HttpRequest request{.method = asked.method, .path = asked.path, .host = asked.get_header_value("Host")};
+  for (const auto& [key, value] : asked.params) request.query.emplace(key, value);
+  const std::string authorization = asked.get_header_value("Authorization");
+  if (authorization.starts_with(kBearer)) request.token = authorization.substr(kBearer.size());
+  return request;
+}
+
+// A port that another listens at is an error: httplib's own choice, SO_REUSEPORT, would share it.
+void may_follow_a_dead_one(socket_t socket) {
+  const int yes = 1;
+  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+}
+
+std::string text_of(const HttpPlace& place) { return place.socket.empty() ? absl::StrCat(place.host, ":", place.port) : place.socket; }
+
 }  // namespace
 
 struct HttpServer::Parts {
+  void answer(const httplib::Request& asked, httplib::Response& response);
+  void stream(const HttpAnswer& answer, httplib::Response& response);
+
   Handler handler;
   httplib::Server server;
-  std::atomic<bool> ended{false};
+  int port = 0;
+  std::atomic<int> streams{0};
+  std::atomic<bool> ending{false}, ended{false};
   std::thread thread;
 };
 
+void HttpServer::Parts::answer(const httplib::Request& asked, httplib::Response& response) {
+  StatusOr<HttpAnswer> answer = handler(request_of(asked));
+  if (answer.ok() && answer->next && streams.fetch_add(1) >= kStreamsMost) {
+    --streams;
+    answer = absl::ResourceExhaustedError(absl::StrCat(kStreamsMost, " others are being told already"));
+  }
+  response.status = http_status(answer.status());
+  if (!answer.ok()) return response.set_content(error_text(answer.status()), "application/json");
+  for (const auto& [key, value] : answer->headers) response.set_header(key, value);
+  if (answer->next) return stream(*answer, response);
+  response.set_content(answer->body, answer->type);
+}
+
+void HttpServer::Parts::stream(const HttpAnswer& answer, httplib::Response& response) {
+  const auto write_next = [this, next = answer.next](std::size_t, httplib::DataSink& sink) {
+    if (ending || !sink.is_writable()) return false;
+    const auto piece = next();
+    if (!piece) sink.done();
+    else if (!piece->empty()) return sink.write(piece->data(), piece->size());
+    return true;
+  };
+  response.set_chunked_content_provider(answer.type, write_next, [this](bool) { --streams; });
+}
+
 HttpServer::HttpServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
-StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string& socket, Handler handler) {
+StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const HttpPlace& place, Handler handler) {
   struct sigaction pipe{};
   sigaction(SIGPIPE, nullptr, &pipe);
   auto parts = std::make_unique<Parts>();  // httplib ignores SIGPIPE for the whole process
   sigaction(SIGPIPE, &pipe, nullptr);
   parts->handler = std::move(handler);
   auto& server = parts->server;
-  server.set_address_family(AF_UNIX);
+  if (!place.socket.empty()) server.set_address_family(AF_UNIX);
+  server.set_socket_options(may_follow_a_dead_one);
+  server.set_tcp_nodelay(place.socket.empty());
   server.set_keep_alive_max_count(1);
   server.set_keep_alive_timeout(kReadTimeoutS);
   server.set_read_timeout(kReadTimeoutS);
   server.set_write_timeout(kReadTimeoutS);
-  server.new_task_queue = [] { return new httplib::ThreadPool(kHandlersMost); };
-  server.set_pre_routing_handler([&answer = parts->handler](const httplib::Request& asked, httplib::Response& response) {
-    HttpRequest request{.path = asked.path, .query = {}};
-    for (const auto& [key, value] : asked.params) request.query.emplace(key, value);
-    const StatusOr<std::string> body = asked.method == "GET" ? answer(request) : absl::UnimplementedError("only GET is answered here");
-    response.status = http_status(body.status());
-    response.set_content(body.ok() ? *body : error_text(body.status()), "application/json");
+  server.new_task_queue = [] { return new httplib::ThreadPool(kHandlersMost + kStreamsMost); };
+  server.set_pre_routing_handler([parts = parts.get()](const httplib::Request& asked, httplib::Response& response) {
+    parts->answer(asked, response);
     return httplib::Server::HandlerResponse::Handled;
   });
-  if (!server.bind_to_port(socket, kAnyPort)) return absl::UnavailableError(absl::StrCat("cannot listen at ", socket, ": ", std::strerror(errno)));
+  const bool any_port = place.socket.empty() && place.port == 0;
+  errno = 0;
+  parts->port = any_port ? server.bind_to_any_port(place.host) : place.port;
+  if (any_port ? parts->port <= 0 : !server.bind_to_port(place.socket.empty() ? place.host : place.socket, place.socket.empty() ? place.port : kAnyPort))
+    return absl::UnavailableError(absl::StrCat("cannot listen at ", text_of(place), ": ", errno != 0 ? std::strerror(errno) : "no such address"));
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // the server's threads inherit it
@@ -80,22 +149,49 @@ StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string& sock
 }
 
 HttpServer::~HttpServer() {
+  parts_->ending = true;
   // stop() before the thread has come to listen would be overheard.
   while (!parts_->server.is_running() && !parts_->ended) std::this_thread::yield();
   parts_->server.stop();
   parts_->thread.join();
 }
 
-StatusOr<std::string> http_get(const std::string& socket, const std::string& target, std::chrono::nanoseconds patience) {
-  httplib::Client client(socket, kAnyPort);
-  client.set_address_family(AF_UNIX);
+int HttpServer::port() const { return parts_->port; }
+
+namespace {
+
+template <class Send>
+StatusOr<std::string> send_to(const HttpPlace& place, std::chrono::nanoseconds patience, Send send) {
+  const bool is_unix = !place.socket.empty();
+  httplib::Client client(is_unix ? place.socket : place.host, is_unix ? kAnyPort : place.port);
+  if (is_unix) client.set_address_family(AF_UNIX);
   client.set_connection_timeout(patience);
   client.set_read_timeout(patience);
-  const auto result = client.Get(target);
-  if (!result) return absl::UnavailableError(absl::StrCat(socket, ": ", httplib::to_string(result.error())));
+  httplib::Headers headers;
+  if (!place.token.empty()) headers.emplace("Authorization", absl::StrCat(kBearer, place.token));
+  const auto result = send(client, headers);
+  if (!result) return absl::UnavailableError(absl::StrCat(text_of(place), ": ", httplib::to_string(result.error())));
   if (result->status == 200) return result->body;
-  const std::string why = error_in(result->body);
-  return result->status == 404 ? absl::NotFoundError(why) : result->status == 400 ? absl::InvalidArgumentError(why) : absl::UnavailableError(why);
+  return Status(code_of(result->status), error_in(result->body));
+}
+
+}  // namespace
+
+StatusOr<std::string> http_get(const HttpPlace& place, const std::string& target, std::chrono::nanoseconds patience) {
+  return send_to(place, patience, [&](httplib::Client& client, const httplib::Headers& headers) { return client.Get(target, headers); });
+}
+
+StatusOr<std::string> http_post(const HttpPlace& place, const std::string& target, std::chrono::nanoseconds patience) {
+  return send_to(place, patience, [&](httplib::Client& client, const httplib::Headers& headers) { return client.Post(target, headers, "", "text/plain"); });
+}
+
+std::string in_query(const std::string& text) {
+  std::string encoded;
+  for (const char c : text) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) encoded += c;
+    else absl::StrAppend(&encoded, "%", absl::BytesToHexString(std::string(1, c)));
+  }
+  return encoded;
 }
 
 }  // namespace troupe::actors

@@ -8,17 +8,16 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "actors/inspect/views.h"
+#include "actors/inspect/rank_answers.h"
 #include "runtime/base/log.h"
-#include "runtime/trace/json.h"
 
 namespace troupe::actors {
 namespace {
 
 constexpr double kPatienceS = 1, kPatienceMostS = 10;
 constexpr std::size_t kProgramBytesMost = 500;
-constexpr const char* kBrief = "brief";  // the question; another one asks for everything
 
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -54,12 +53,68 @@ StatusOr<std::vector<int>> ranks_of(const HttpRequest& request, int world) {
   return ranks;
 }
 
-std::string unanswered(Rank rank, const Status& why) {
-  trace::RankReport report;
-  report.rank = rank.value;
-  report.answered = false;
-  report.error = std::string(why.message());
-  return trace::to_json(report);
+// Of "3/stage-0" the rank and "stage-0"; of a name that begins otherwise no rank and all of it.
+struct ActorId {
+  std::optional<int> rank{};
+  std::string name{};
+};
+ActorId actor_id(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  int rank = 0;
+  if (slash == std::string::npos || !absl::SimpleAtoi(text.substr(0, slash), &rank)) return {.name = text};
+  return {.rank = rank, .name = text.substr(slash + 1)};
+}
+
+// A path under /v1/: what the ranks are asked, and what is made of their answers.
+struct Route {
+  const char* path;
+  const char* verb;
+  StatusOr<std::string> (*view)(const Asked&, Replies);
+  std::vector<std::string> words{};  // of the query that go with the question, besides brief
+  bool about_an_actor = false;
+  const char* list = "";     // of rows
+  bool always_brief = false;
+};
+const Route kRoutes[] = {
+    {.path = "job", .verb = "summary", .view = job_view},
+    {.path = "ranks", .verb = "report", .view = ranks_view},
+    {.path = "frame", .verb = "report", .view = frame_view, .always_brief = true},
+    {.path = "actors", .verb = "rows", .view = rows_view, .list = "actors"},
+    {.path = "edges", .verb = "rows", .view = rows_view, .list = "edges"},
+    {.path = "streams", .verb = "rows", .view = rows_view, .list = "streams"},
+    {.path = "collectives", .verb = "rows", .view = rows_view, .list = "collectives"},
+    {.path = "tombstones", .verb = "rows", .view = rows_view, .list = "tombstones"},
+    {.path = "mailbox", .verb = "actor", .view = mailbox_view, .about_an_actor = true},
+    {.path = "waits", .verb = "report", .view = waits_view, .always_brief = true},
+};
+
+StatusOr<const Route*> route_of(const std::string& path) {
+  for (const auto& route : kRoutes) {
+    if (path == absl::StrCat("/v1/", route.path)) return &route;
+  }
+  return absl::NotFoundError(absl::StrCat("there is no ", path, "; /v1/ has ping, ",
+                                          absl::StrJoin(kRoutes, ", ", [](std::string* out, const Route& route) { absl::StrAppend(out, route.path); })));
+}
+
+Question question_of(const Route& route, const HttpRequest& request, const ActorId& actor) {
+  Question question{.verb = route.verb};
+  if (route.always_brief || value_of(request, "brief") == "1") question.words["brief"] = "1";
+  if (*route.list != '\0') question.words["list"] = route.list;
+  if (route.about_an_actor) question.words["actor"] = actor.name;
+  for (const auto& word : route.words) {
+    if (const std::string value = value_of(request, word); !value.empty()) question.words[word] = value;
+  }
+  return question;
+}
+
+// What all that have answered find wrong with the question is the asker's to hear.
+Status refused(Replies replies) {
+  Status first;
+  for (const auto& reply : replies) {
+    if (reply.status.ok()) return ok();
+    if (first.ok() && (absl::IsInvalidArgument(reply.status) || absl::IsNotFound(reply.status))) first = reply.status;
+  }
+  return first;
 }
 
 }  // namespace
@@ -70,7 +125,10 @@ Inspector::Inspector(Setup setup) : setup_(std::move(setup)) {
            .started_unix_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()};
   if (setup_.transport != nullptr) {
     tree_ = std::make_unique<comm::InspectTree>(
-        setup_.transport, [this](std::string_view question) { return trace::to_json(setup_.reports.front()(), question == kBrief); });
+        setup_.transport, [this](std::string_view text) {
+          const auto question = question_from_text(text);
+          return answer_to_text(question.ok() ? actors::answer(setup_.ranks.front(), *question) : StatusOr<std::string>(question.status()));
+        });
   }
   if (const Status status = open_door(); !status.ok()) log_warning(absl::StrCat("troupe inspect will not find this process: ", std::string(status.message())));
 }
@@ -78,44 +136,45 @@ Inspector::Inspector(Setup setup) : setup_(std::move(setup)) {
 Status Inspector::open_door() {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, open_runtime_folder());
   TROUPE_ASSIGN_OR_RETURN(auto posted, PostedCard::post(folder, card_));
-  TROUPE_ASSIGN_OR_RETURN(server_, HttpServer::listen(posted.socket(), [this](const HttpRequest& request) { return answer(request); }));
+  TROUPE_ASSIGN_OR_RETURN(server_, HttpServer::listen({.socket = posted.socket()}, [this](const HttpRequest& request) { return answer(request); }));
   posted_.emplace(std::move(posted));
   return ok();
 }
 
-StatusOr<std::string> Inspector::answer(const HttpRequest& request) {
-  if (request.path == "/v1/ping") return "{}";
-  const std::string what = request.path.starts_with("/v1/") ? request.path.substr(4) : "";
-  const bool is_rows = what == "actors" || what == "edges" || what == "collectives";
-  if (!is_rows && what != "job" && what != "ranks" && what != "mailbox" && what != "waits")
-    return absl::NotFoundError(absl::StrCat("there is no ", request.path, "; /v1/ has ping, job, ranks, actors, edges, collectives, mailbox, waits"));
+StatusOr<HttpAnswer> Inspector::answer(const HttpRequest& request) {
+  if (request.method != "GET") return absl::UnimplementedError("only GET is answered here");
+  if (request.path == "/v1/ping") return HttpAnswer{.body = "{}"};
+  TROUPE_ASSIGN_OR_RETURN(const Route* const route, route_of(request.path));
   TROUPE_ASSIGN_OR_RETURN(const double patience_s, patience_of(request));
-  TROUPE_ASSIGN_OR_RETURN(const auto ranks, ranks_of(request, setup_.world));
-  const std::string actor = value_of(request, "actor");
-  if (what == "mailbox" && actor.empty()) return absl::InvalidArgumentError("whose mailbox? /v1/mailbox?actor=RANK/NAME");
-  const bool brief = value_of(request, "brief") == "1" || what == "job";
-  const auto reports = ask(brief, ranks, std::chrono::nanoseconds(static_cast<std::int64_t>(patience_s * 1e9)));
-  if (what == "job") return job_view(card_, reports);
-  if (what == "ranks") return ranks_view(setup_.job, reports);
-  if (what == "mailbox") return mailbox_view(setup_.job, actor, reports);
-  if (what == "waits") return waits_view(reports);
-  return rows_view(setup_.job, what, reports);
+  TROUPE_ASSIGN_OR_RETURN(auto ranks, ranks_of(request, setup_.world));
+  const std::string named = value_of(request, "actor");
+  if (route->about_an_actor && named.empty()) return absl::InvalidArgumentError(absl::StrCat("whose ", route->path, "? /v1/", route->path, "?actor=RANK/NAME"));
+  const ActorId actor = actor_id(named);
+  if (route->about_an_actor && actor.rank) ranks = {*actor.rank};
+  const auto replies = ask(question_of(*route, request, actor), ranks, std::chrono::nanoseconds(static_cast<std::int64_t>(patience_s * 1e9)));
+  TROUPE_RETURN_IF_ERROR(refused(replies));
+  TROUPE_ASSIGN_OR_RETURN(std::string body, route->view({.card = card_, .list = route->list, .actor = named}, replies));
+  return HttpAnswer{.body = std::move(body)};
 }
 
-std::vector<std::string> Inspector::ask(bool brief, const std::vector<int>& only, std::chrono::nanoseconds patience) {
+std::vector<RankReply> Inspector::ask(const Question& question, const std::vector<int>& only, std::chrono::nanoseconds patience) {
   const auto is_asked = [&](int rank) { return only.empty() || std::ranges::find(only, rank) != only.end(); };
-  std::vector<std::string> texts;
+  const auto reply_of = [](int rank, StatusOr<std::string> answer) {
+    return answer.ok() ? RankReply{.rank = rank, .status = ok(), .text = *std::move(answer)} : RankReply{.rank = rank, .status = answer.status()};
+  };
+  std::vector<RankReply> replies;
   const std::lock_guard lock(asking_);
   if (!tree_) {
-    for (const auto& report_of : setup_.reports) {
-      if (const auto report = report_of(); is_asked(report.rank)) texts.push_back(trace::to_json(report, brief));
+    for (const auto& rank : setup_.ranks) {
+      if (is_asked(rank.rank.value)) replies.push_back(reply_of(rank.rank.value, actors::answer(rank, question)));
     }
-    return texts;
+    return replies;
   }
-  for (const auto& reply : tree_->ask(brief ? kBrief : "", patience)) {
-    if (is_asked(reply.rank.value)) texts.push_back(reply.status.ok() ? reply.text : unanswered(reply.rank, reply.status));
+  for (const auto& reply : tree_->ask(to_text(question), patience)) {
+    if (!is_asked(reply.rank.value)) continue;
+    replies.push_back(reply_of(reply.rank.value, reply.status.ok() ? answer_from_text(reply.text) : StatusOr<std::string>(reply.status)));
   }
-  return texts;
+  return replies;
 }
 
 }  // namespace troupe::actors

@@ -7,7 +7,6 @@
 // Limits: one question goes round at a time; ranks that take longer than the patience (1 s, 10 s at most) are given as not answering.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,9 +14,11 @@
 #include <vector>
 
 #include "actors/inspect/http.h"
+#include "actors/inspect/question.h"
+#include "actors/inspect/rank_report.h"
 #include "actors/inspect/runtime_folder.h"
+#include "actors/inspect/views.h"
 #include "comm/inspect/inspect_tree.h"
-#include "runtime/trace/report.h"
 
 namespace troupe::actors {
 
@@ -27,11 +28,10 @@ class Inspector {
     std::string job;  // the same on all ranks
     int rank = 0, world = 1;
     std::string program{}, output{};  // what is shown of them; no program: this process's command line
-    // Of the ranks in this process: one, or all that the job has. Called until the end of this.
-    std::vector<std::function<trace::RankReport()>> reports{};
+    std::vector<RankSources> ranks{};  // in this process: one, or all that the job has
     comm::Transport* transport = nullptr;  // null where all ranks are here; outlives this
   };
-  // Before the transport starts; destroyed after it has stopped.
+  // Before the transport starts; may be destroyed before it stops.
   explicit Inspector(Setup setup);
 
   // Empty if the door could not be opened.
@@ -39,9 +39,9 @@ class Inspector {
 
  private:
   Status open_door();
-  StatusOr<std::string> answer(const HttpRequest& request);
-  // The texts of the reports of `only`; all if it is empty.
-  std::vector<std::string> ask(bool brief, const std::vector<int>& only, std::chrono::nanoseconds patience);
+  StatusOr<HttpAnswer> answer(const HttpRequest& request);
+  // What `only` answer; all if it is empty.
+  std::vector<RankReply> ask(const Question& question, const std::vector<int>& only, std::chrono::nanoseconds patience);
 
   const Setup setup_;
   JobCard card_;

@@ -42,15 +42,15 @@ std::vector<int> numbers(const std::vector<Rank>& ranks) {
 
 }  // namespace
 
-trace::RankReport rank_report(Rank rank, const trace::ProbeRegistry& probes, comm::CollectiveEngine* engine) {
+trace::RankReport rank_report(const RankSources& sources) {
   trace::RankReport report;
-  report.rank = rank.value;
+  report.rank = sources.rank.value;
   report.host = this_host();
   report.pid = getpid();
   report.at_unix_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  report.snapshot = probes.snapshot();
-  if (engine == nullptr) return report;
-  for (const auto& operation : open_operations(*engine)) {
+  report.snapshot = sources.probes->snapshot();
+  if (sources.engine == nullptr) return report;
+  for (const auto& operation : open_operations(*sources.engine)) {
     report.collectives.push_back({.group = operation.group,
                                   .sequence = operation.id.value,
                                   .what = operation.what,

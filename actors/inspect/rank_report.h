@@ -10,7 +10,13 @@
 
 namespace troupe::actors {
 
-// `engine` is null where there is one rank.
-trace::RankReport rank_report(Rank rank, const trace::ProbeRegistry& probes, comm::CollectiveEngine* engine);
+// What of a rank can be looked at; all of it outlives whoever looks.
+struct RankSources {
+  Rank rank;
+  const trace::ProbeRegistry* probes = nullptr;
+  comm::CollectiveEngine* engine = nullptr;  // null where there is one rank
+};
+
+trace::RankReport rank_report(const RankSources& sources);
 
 }  // namespace troupe::actors

@@ -1,5 +1,6 @@
 #include "actors/inspect/views.h"
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -13,86 +14,102 @@ namespace {
 
 using nlohmann::json;
 
-// What a peer has sent may be cut; it then counts as no answer.
-std::vector<json> parsed(Reports reports) {
-  std::vector<json> all;
-  for (const auto& text : reports) {
-    if (auto report = json::parse(text, nullptr, false); report.is_object()) all.push_back(std::move(report));
-  }
-  return all;
-}
-
-bool answered(const json& report) { return report.value("answered", false); }
-
-json unanswered(const std::vector<json>& reports) {
-  json silent = json::array();
-  for (const auto& report : reports) {
-    if (!answered(report)) silent.push_back({{"rank", report.value("rank", -1)}, {"error", report.value("error", "")}});
-  }
-  return silent;
-}
-
-// Of all ranks that answered, each row with its rank.
-json rows_of(const std::vector<json>& reports, const std::string& what) {
-  json rows = json::array();
-  for (const auto& report : reports) {
-    if (!answered(report) || !report.contains(what)) continue;
-    for (const auto& row : report[what]) {
-      json with_rank{{"rank", report.value("rank", -1)}};
-      with_rank.update(row);
-      rows.push_back(std::move(with_rank));
-    }
-  }
-  return rows;
-}
-
 std::string text_of(const json& view) { return view.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+std::string quoted(const std::string& text) { return text_of(json(text)); }
+
+trace::RankReport silent_report(const RankReply& reply) {
+  trace::RankReport report;
+  report.rank = reply.rank;
+  report.answered = false;
+  report.error = std::string(reply.status.message());
+  return report;
+}
+
+std::string unanswered(Replies replies) {
+  json silent = json::array();
+  for (const auto& reply : replies) {
+    if (!reply.status.ok()) silent.push_back({{"rank", reply.rank}, {"error", std::string(reply.status.message())}});
+  }
+  return text_of(silent);
+}
+
+// The reports as they came, for those that are silent one that says so.
+std::string reports_text(Replies replies) {
+  return absl::StrCat("[", absl::StrJoin(replies, ",", [](std::string* out, const RankReply& reply) {
+    out->append(reply.status.ok() ? reply.text : trace::to_json(silent_report(reply)));
+  }), "]");
+}
+
+trace::WaitGraph graph_of(Replies replies) {
+  std::vector<trace::RankReport> reports;
+  for (const auto& reply : replies) {
+    if (!reply.status.ok()) reports.push_back(silent_report(reply));
+    else if (auto report = trace::rank_report_from_json(reply.text); report.ok()) reports.push_back(*std::move(report));
+  }
+  return trace::wait_graph(reports);
+}
+
+json card_of(const JobCard& card) {
+  return {{"job", card.job}, {"output", card.output}, {"program", card.program}, {"world", card.world}, {"started_unix_s", card.started_unix_s}};
+}
 
 }  // namespace
 
-std::string job_view(const JobCard& card, Reports reports) {
+StatusOr<std::string> job_view(const Asked& asked, Replies replies) {
   json ranks = json::array();
-  for (const auto& report : parsed(reports)) {
-    json row{{"rank", report.value("rank", -1)}, {"host", report.value("host", "")}, {"pid", report.value("pid", 0)}, {"answered", answered(report)}};
-    if (!answered(report)) row["error"] = report.value("error", "");
+  for (const auto& reply : replies) {
+    const json said = reply.status.ok() ? json::parse(reply.text, nullptr, false) : json::object();
+    json row{{"rank", reply.rank}, {"host", ""}, {"pid", 0}, {"answered", reply.status.ok()}};
+    if (said.is_object()) {
+      row["host"] = said.value("host", "");
+      row["pid"] = said.value("pid", 0);
+    }
+    if (!reply.status.ok()) row["error"] = std::string(reply.status.message());
     ranks.push_back(std::move(row));
   }
-  return text_of({{"schema", 1}, {"job", card.job}, {"output", card.output}, {"program", card.program}, {"world", card.world},
-                  {"started_unix_s", card.started_unix_s}, {"ranks", std::move(ranks)}});
+  json view = card_of(asked.card);
+  view["schema"] = trace::kSchema;
+  view["ranks"] = std::move(ranks);
+  return text_of(view);
 }
 
-std::string ranks_view(const std::string& job, Reports reports) {
-  return text_of({{"schema", 1}, {"job", job}, {"ranks", parsed(reports)}});
+StatusOr<std::string> ranks_view(const Asked& asked, Replies replies) {
+  return absl::StrCat("{\"schema\":", trace::kSchema, ",\"job\":", quoted(asked.card.job), ",\"ranks\":", reports_text(replies), "}");
 }
 
-std::string rows_view(const std::string& job, const std::string& what, Reports reports) {
-  const auto all = parsed(reports);
-  return text_of({{"schema", 1}, {"job", job}, {what, rows_of(all, what)}, {"unanswered", unanswered(all)}});
+StatusOr<std::string> frame_view(const Asked& asked, Replies replies) {
+  const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return absl::StrCat("{\"schema\":", trace::kSchema, ",\"at_unix_s\":", text_of(json(now_s)), ",\"job\":", text_of(card_of(asked.card)),
+                      ",\"ranks\":", reports_text(replies), ",\"waits\":", trace::to_json(graph_of(replies)), "}");
 }
 
-StatusOr<std::string> mailbox_view(const std::string& job, const std::string& actor, Reports reports) {
-  const auto all = parsed(reports);
+StatusOr<std::string> rows_view(const Asked& asked, Replies replies) {
+  std::string rows;
+  for (const auto& reply : replies) {
+    if (reply.status.ok() && reply.text.size() > 2) absl::StrAppend(&rows, rows.empty() ? "" : ",", reply.text.substr(1, reply.text.size() - 2));
+  }
+  return absl::StrCat("{\"schema\":", trace::kSchema, ",\"job\":", quoted(asked.card.job), ",", quoted(asked.list), ":[", rows,
+                      "],\"unanswered\":", unanswered(replies), "}");
+}
+
+StatusOr<std::string> mailbox_view(const Asked& asked, Replies replies) {
   std::vector<std::string> ids;
-  json found;
-  for (auto& row : rows_of(all, "actors")) {
-    const std::string name = row.value("name", ""), id = absl::StrCat(row.value("rank", -1), "/", name);
-    if (actor != name && actor != id) continue;
-    ids.push_back(id);
-    found = std::move(row);
+  std::string found;
+  for (const auto& reply : replies) {
+    const json rows = reply.status.ok() ? json::parse(reply.text, nullptr, false) : json::array();
+    for (const auto& row : rows.is_array() ? rows : json::array()) {
+      ids.push_back(absl::StrCat(reply.rank, "/", row.value("name", "")));
+      found = text_of(row);
+    }
   }
-  const json silent = unanswered(all);
+  const std::string silent = unanswered(replies);
   if (ids.empty())
-    return absl::NotFoundError(absl::StrCat("there is no actor ", actor, silent.empty() ? "" : " in the ranks that answered", "; troupe inspect actors lists them"));
-  if (ids.size() > 1) return absl::InvalidArgumentError(absl::StrCat(actor, " is in several ranks: say one of ", absl::StrJoin(ids, ", ")));
-  return text_of({{"schema", 1}, {"job", job}, {"actor", std::move(found)}, {"unanswered", silent}});
+    return absl::NotFoundError(absl::StrCat("there is no actor ", asked.actor, silent == "[]" ? "" : " in the ranks that answered", "; troupe inspect actors lists them"));
+  if (ids.size() > 1) return absl::InvalidArgumentError(absl::StrCat(asked.actor, " is in several ranks: say one of ", absl::StrJoin(ids, ", ")));
+  return absl::StrCat("{\"schema\":", trace::kSchema, ",\"job\":", quoted(asked.card.job), ",\"actor\":", found, ",\"unanswered\":", silent, "}");
 }
 
-std::string waits_view(Reports reports) {
-  std::vector<trace::RankReport> all;
-  for (const auto& text : reports) {
-    if (auto report = trace::rank_report_from_json(text); report.ok()) all.push_back(*std::move(report));
-  }
-  return trace::to_json(trace::wait_graph(all));
-}
+StatusOr<std::string> waits_view(const Asked&, Replies replies) { return trace::to_json(graph_of(replies)); }
 
 }  // namespace troupe::actors

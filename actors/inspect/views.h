@@ -1,4 +1,4 @@
-// Answers made of the ranks' reports, as JSON. `reports`: the text of each rank's (runtime/trace/json.h), of those that did not answer, too.
+// Answers made of what the ranks have answered, as JSON. Texts of ranks are put together unread where that does, so that a job of many is not read twice.
 // Threads: any; pure. Errors: kNotFound, kInvalidArgument: an actor that is not there, or a name that several ranks have.
 #pragma once
 
@@ -10,14 +10,25 @@
 
 namespace troupe::actors {
 
-using Reports = std::span<const std::string>;
+struct RankReply {
+  int rank = 0;
+  Status status;  // not ok: why there is no answer
+  std::string text{};
+};
+using Replies = std::span<const RankReply>;
 
-std::string job_view(const JobCard& card, Reports reports);
-std::string ranks_view(const std::string& job, Reports reports);
-// `what`: actors, edges or collectives.
-std::string rows_view(const std::string& job, const std::string& what, Reports reports);
-// `actor`: "<rank>/<name>" or "<name>".
-StatusOr<std::string> mailbox_view(const std::string& job, const std::string& actor, Reports reports);
-std::string waits_view(Reports reports);
+struct Asked {
+  const JobCard& card;
+  std::string list{};   // of rows
+  std::string actor{};  // "<rank>/<name>" or "<name>"
+};
+
+// A view of the answers to the verb in brackets, see rank_answers.cc.
+StatusOr<std::string> job_view(const Asked& asked, Replies replies);      // [summary]
+StatusOr<std::string> ranks_view(const Asked& asked, Replies replies);    // [report]
+StatusOr<std::string> frame_view(const Asked& asked, Replies replies);    // [report]
+StatusOr<std::string> rows_view(const Asked& asked, Replies replies);     // [rows]
+StatusOr<std::string> mailbox_view(const Asked& asked, Replies replies);  // [actor]
+StatusOr<std::string> waits_view(const Asked& asked, Replies replies);    // [report]
 
 }  // namespace troupe::actors

@@ -96,7 +96,7 @@ class TrainingJob {
     if (engine_) engine_->report(std::move(tell));
   }
   // What this rank does, for who looks inside. From any thread.
-  trace::RankReport report() const { return rank_report(rank_, system_->probes(), engine_.get()); }
+  RankSources sources() const { return {.rank = rank_, .probes = &system_->probes(), .engine = engine_.get()}; }
   // From any thread after start(): somebody else than the transport has heard that a process of the job is gone. The job fails.
   void peer_went_down(Rank rank, const Status& cause) { replica_.send(PeerWentDown{rank, cause}); }
 

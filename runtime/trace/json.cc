@@ -37,6 +37,15 @@ class Writer {
     fields(*this, row);
     out_ += '}';
   }
+  template <class Row>
+  void ranked_rows(int rank, const std::vector<Row>& rows) {
+    list(rows, [this, rank](const Row& row) {
+      out_ += '{';
+      value("rank", rank);
+      fields(*this, row);
+      out_ += '}';
+    });
+  }
   template <class T>
   void value(const char* key, const T& value) {
     begin(key);
@@ -93,6 +102,26 @@ class Writer {
 
   std::string& out_;
   const bool brief_;
+};
+
+// Of a report's fields the one list that is asked for.
+class ListWriter {
+ public:
+  ListWriter(Writer& out, std::string_view list, int rank) : out_(out), list_(list), rank_(rank) {}
+
+  template <class T>
+  void value(const char*, const T&) {}
+  void constant(const char*, int) {}
+  void seconds(const char*, std::int64_t) {}
+  template <class Row>
+  void rows(const char* key, const std::vector<Row>& rows) {
+    if (list_ == key) out_.ranked_rows(rank_, rows);
+  }
+
+ private:
+  Writer& out_;
+  const std::string_view list_;
+  const int rank_;
 };
 
 // Keeps the first error; from there on it changes nothing.
@@ -217,6 +246,14 @@ class Reader {
 std::string to_json(const RankReport& report, bool brief) {
   std::string text;
   Writer(text, brief).object(report);
+  return text;
+}
+
+std::string rows_to_json(const RankReport& report, std::string_view list, bool brief) {
+  std::string text;
+  Writer writer(text, brief);
+  ListWriter only(writer, list, report.rank);
+  fields(only, report);
   return text;
 }
 

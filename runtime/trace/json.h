@@ -13,6 +13,8 @@ namespace troupe::trace {
 
 // `brief` leaves out what is long: message counts, mailboxes, dead letters by type.
 std::string to_json(const RankReport& report, bool brief = false);
+// One list of a report, as "actors", with the rank in each row; empty if there is no such list.
+std::string rows_to_json(const RankReport& report, std::string_view list, bool brief = false);
 StatusOr<RankReport> rank_report_from_json(std::string_view text);
 
 }  // namespace troupe::trace

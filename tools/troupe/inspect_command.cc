@@ -2,10 +2,9 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "actors/inspect/http.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/did_you_mean.h"
 #include "tools/troupe/inspect_tables.h"
@@ -42,16 +41,6 @@ StatusOr<Wanted> parsed(std::vector<std::string> words) {
   return wanted;
 }
 
-// All but letters and digits, so that it does not matter who decodes what.
-std::string in_query(const std::string& text) {
-  std::string encoded;
-  for (const char c : text) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) encoded += c;
-    else absl::StrAppend(&encoded, "%", absl::BytesToHexString(std::string(1, c)));
-  }
-  return encoded;
-}
-
 }  // namespace
 
 Status inspect(const InspectArguments& arguments) {
@@ -60,7 +49,7 @@ Status inspect(const InspectArguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(const RunningJob job, running_job(what.job));
   std::string target = absl::StrCat("/v1/", what.view, "?patience_s=", arguments.patience_s);
   if (arguments.rank >= 0) absl::StrAppend(&target, "&ranks=", arguments.rank);
-  if (!what.actor.empty()) absl::StrAppend(&target, "&actor=", in_query(what.actor));
+  if (!what.actor.empty()) absl::StrAppend(&target, "&actor=", actors::in_query(what.actor));
   if (!arguments.json && what.view != "mailbox") absl::StrAppend(&target, "&brief=1");
   const auto patience = kBesidePatience + std::chrono::nanoseconds(static_cast<std::int64_t>(arguments.patience_s * 1e9));
   TROUPE_ASSIGN_OR_RETURN(const std::string text, ask(job, target, patience));

@@ -48,8 +48,8 @@ StatusOr<RunningJob> running_job(const std::string& id) {
 StatusOr<std::string> ask(const RunningJob& job, const std::string& target, std::chrono::nanoseconds patience) {
   for (const auto& round : kRounds) {
     for (std::size_t i = 0; i < std::min(job.here.size(), round.processes); ++i) {
-      const std::string& socket = job.here[i].socket;
-      if (actors::http_get(socket, "/v1/ping", round.patience).ok()) return actors::http_get(socket, target, patience);
+      const actors::HttpPlace place{.socket = job.here[i].socket};
+      if (actors::http_get(place, "/v1/ping", round.patience).ok()) return actors::http_get(place, target, patience);
     }
   }
   return absl::UnavailableError(absl::StrCat("no process of job ", job.card().job, " answers on this machine; is process ", job.card().pid, " stopped?"));

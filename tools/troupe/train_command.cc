@@ -32,9 +32,9 @@ plan::Cluster cluster_of(const comm::Place& place, const plan::JobConfig& job) {
 actors::Inspector::Setup inspected(const comm::JobWorld& job_world, const plan::JobConfig& job, const actors::LocalReplicas& ranks) {
   actors::Inspector::Setup setup{.job = job_world.job_id(), .rank = job_world.place().rank.value, .world = job_world.place().world,
                                  .output = std::filesystem::absolute(job.job.output).lexically_normal()};
-  for (const auto& rank : ranks.jobs()) setup.reports.push_back([&rank = *rank] { return rank.report(); });
+  for (const auto& rank : ranks.jobs()) setup.ranks.push_back(rank->sources());
   if (setup.world > 1) setup.transport = job_world.transports().front();
-  setup.world = std::max(setup.world, static_cast<int>(setup.reports.size()));
+  setup.world = std::max(setup.world, static_cast<int>(setup.ranks.size()));
   return setup;
 }
 

@@ -20,9 +20,7 @@ constexpr auto kSoon = 20s;
 
 class Door : public Inspect {
  protected:
-  static actors::Inspector::Setup setup() {
-    return {.job = "0123abcd", .program = "test", .reports = {[] { return trace::RankReport{.rank = 0, .host = "here", .pid = getpid()}; }}};
-  }
+  actors::Inspector::Setup setup() const { return {.job = "0123abcd", .program = "test", .ranks = {{.rank = Rank(0), .probes = &probes_}}}; }
   // As a stranger to HTTP; nothing is read.
   static int connect_to(const std::string& socket) {
     const int client = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -31,14 +29,17 @@ class Door : public Inspect {
     EXPECT_EQ(connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0) << socket;
     return client;
   }
+
+ private:
+  const trace::ProbeRegistry probes_{[](std::uint32_t) { return std::string("type"); }, nullptr};
 };
 
 TEST_F(Door, AnswersInJsonAndSaysWhatIsWrong) {
   const actors::Inspector inspector(setup());
-  const auto get = [&](const std::string& target) { return actors::http_get(inspector.socket(), target, kSoon); };
+  const auto get = [&](const std::string& target) { return actors::http_get({.socket = inspector.socket()}, target, kSoon); };
   const auto job = get("/v1/job");
   ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(nlohmann::json::parse(*job)["ranks"][0]["host"], "here");
+  EXPECT_EQ(nlohmann::json::parse(*job)["ranks"][0]["pid"], getpid());
   EXPECT_EQ(nlohmann::json::parse(*job)["schema"], 1);
   EXPECT_THAT(std::string(get("/v1/nonsense").status().message()), HasSubstr("there is no /v1/nonsense"));
   EXPECT_THAT(std::string(get("/v1/actors?ranks=1").status().message()), HasSubstr("'1' is no rank"));
@@ -55,7 +56,7 @@ TEST_F(Door, NonsenseAndSilenceHarmNobody) {
     clients.push_back(connect_to(socket));
     EXPECT_EQ(send(clients.back(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
   }
-  EXPECT_TRUE(wait_until([&] { return actors::http_get(socket, "/v1/job", kSoon).ok(); }, kSoon));
+  EXPECT_TRUE(wait_until([&] { return actors::http_get({.socket = socket}, "/v1/job", kSoon).ok(); }, kSoon));
   inspector.reset();  // while they are still there
   for (const int client : clients) close(client);
   EXPECT_EQ(files(), 0u);

@@ -1,0 +1,15 @@
+// What one rank answers to who looks inside: verbs, a row each in rank_answers.cc.
+// Threads: any but the transport's progress thread; called also while every actor is stuck: nothing here asks an actor.
+// Errors: kNotFound: no such verb, or what it asks about is not in this rank; kInvalidArgument: words that it cannot do with.
+#pragma once
+
+#include <string>
+
+#include "actors/inspect/question.h"
+#include "actors/inspect/rank_report.h"
+
+namespace troupe::actors {
+
+StatusOr<std::string> answer(const RankSources& rank, const Question& question);
+
+}  // namespace troupe::actors
