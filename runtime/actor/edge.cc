@@ -25,9 +25,8 @@ Edge::Edge(OutPort& out, InPort& in, EdgeOptions options)
 void Edge::give_back(const std::shared_ptr<Edge>& edge, int slot, bool delivered, device::Event after) {
   edge->reusable_after_[static_cast<std::size_t>(slot)] = std::move(after);
   if (!delivered)
-    edge->probe_->delivered.fetch_add(1,
-                                      std::memory_order_release);  // a dead letter: it leaves the mailbox too
-  edge->probe_->returned.fetch_add(1, std::memory_order_release);
+    edge->probe_->was_delivered();  // a dead letter: it leaves the mailbox too
+  edge->probe_->was_returned();
   const std::uint64_t at = edge->ring_tail_.fetch_add(1, std::memory_order_relaxed);
   edge->ring_[at % edge->ring_.size()].store(slot + 1, std::memory_order_release);
   // Whoever finds the flag down raises it and sends; the sender lowers it before it collects, so nothing is
@@ -53,9 +52,7 @@ OutSlot OutPort::take() {
   free_head_ = (free_head_ + 1) % credits();
   --free_count_;
   taken_[static_cast<std::size_t>(slot)] = true;
-  auto& probe = *edge_->probe_;
-  probe.free.store(free_count_, std::memory_order_release);
-  probe.taken.store(probe.taken.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  edge_->probe_->was_taken(free_count_);
   return OutSlot{slot, edge_->reusable_after_[static_cast<std::size_t>(slot)]};
 }
 
@@ -65,9 +62,7 @@ void OutPort::put_back(OutSlot slot) {
   taken_[static_cast<std::size_t>(slot.index)] = false;
   free_[static_cast<std::size_t>((free_head_ + free_count_) % credits())] = slot.index;
   ++free_count_;
-  auto& probe = *edge_->probe_;
-  probe.taken.store(probe.taken.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-  probe.free.store(free_count_, std::memory_order_release);
+  edge_->probe_->was_put_back(free_count_);
 }
 
 std::uint64_t OutPort::begin_send(const OutSlot& slot) {
@@ -75,8 +70,7 @@ std::uint64_t OutPort::begin_send(const OutSlot& slot) {
       << "edge " << edge().name() << ": slot " << slot.index << " sent but not taken";
   taken_[static_cast<std::size_t>(slot.index)] = false;
   edge_->reusable_after_[static_cast<std::size_t>(slot.index)] = device::Event();
-  auto& sent = edge_->probe_->sent;
-  sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  edge_->probe_->was_sent();
   return next_sequence_++;
 }
 
@@ -93,9 +87,7 @@ void OutPort::collect(Edge& edge) {
     port.free_[static_cast<std::size_t>((port.free_head_ + port.free_count_) % port.credits())] = entry - 1;
     ++port.free_count_;
     any = true;
-    auto& probe = *edge.probe_;
-    probe.free.store(port.free_count_, std::memory_order_release);
-    probe.reclaimed.store(probe.reclaimed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    edge.probe_->was_reclaimed(port.free_count_);
   }
   if (any && port.credit_handler_.invoke != nullptr) {
     port.credit_handler_.invoke(port.owner_, port.credit_handler_, nullptr);
@@ -110,7 +102,7 @@ InPort& InPort::arrive(Credit& credit, std::uint64_t sequence) {
                                                 << " arrived where " << edge.next_sequence_ << " was due";
   ++edge.next_sequence_;
   credit.delivered_ = true;
-  edge.probe_->delivered.fetch_add(1, std::memory_order_release);
+  edge.probe_->was_delivered();
   return *edge.in_;
 }
 

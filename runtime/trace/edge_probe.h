@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/trace/enabled.h"
 #include "runtime/trace/snapshot.h"
 
 namespace troupe::trace {
@@ -20,6 +21,19 @@ struct EdgeProbe {
   std::atomic<std::int64_t> free{0}, taken{0}, sent{0}, reclaimed{0};  // by the sender
   std::atomic<std::int64_t> delivered{0};                              // by the receiver
   std::atomic<std::int64_t> returned{0};                               // by whoever drops the credit
+
+  void was_taken(std::int64_t now_free) { move(taken, 1, now_free); }
+  void was_put_back(std::int64_t now_free) { move(taken, -1, now_free); }
+  void was_reclaimed(std::int64_t now_free) { move(reclaimed, 1, now_free); }
+  void was_sent() {
+    if constexpr (kProbes) sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  void was_delivered() {
+    if constexpr (kProbes) delivered.fetch_add(1, std::memory_order_release);
+  }
+  void was_returned() {
+    if constexpr (kProbes) returned.fetch_add(1, std::memory_order_release);
+  }
 
   EdgeRow row() const {
     // Read against the flow, so that a slot which moves meanwhile is never counted before its source.
@@ -32,6 +46,14 @@ struct EdgeProbe {
     row.free = free.load(std::memory_order_acquire);
     row.in_flight = row.taken - row.reclaimed;
     return row;
+  }
+
+ private:
+  // By the sender.
+  void move(std::atomic<std::int64_t>& counter, std::int64_t by, std::int64_t now_free) {
+    if constexpr (!kProbes) return;
+    free.store(now_free, std::memory_order_release);
+    counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_release);
   }
 };
 

@@ -89,6 +89,7 @@ int Probe::add_type(std::uint32_t type) {
 }
 
 void Probe::dead_letter(std::uint32_t type, DeadReason reason) {
+  if constexpr (!kProbes) return;
   const std::uint32_t key = (type + 1) << 8 | static_cast<std::uint32_t>(reason);
   for (int i = 0; i < kDeadKinds; ++i) {
     auto& counts = dead_counts_[static_cast<std::size_t>(i)];
@@ -104,6 +105,7 @@ void Probe::dead_letter(std::uint32_t type, DeadReason reason) {
 }
 
 void Probe::set_state(State state, Name detail, std::int64_t number) {
+  if constexpr (!kProbes) return;
   const std::uint64_t now = ticks_.now();
   const std::uint64_t version = state_version_.load(std::memory_order_relaxed);
   state_version_.store(version + 1, std::memory_order_relaxed);
@@ -117,12 +119,14 @@ void Probe::set_state(State state, Name detail, std::int64_t number) {
 }
 
 void Probe::mark(Name what, std::int64_t number) {
+  if constexpr (!kProbes) return;
   write_event(EventKind::kMark, ticks_.now(), 0,
               std::uint64_t{what.id & 0xffffffu} << 32 | (static_cast<std::uint64_t>(number) & 0xffffffffu));
 }
 
 void Probe::ended() {
   set_state(State::kEnded);
+  if constexpr (!kProbes) return;
   write_event(EventKind::kEnded, ticks_.now(), 0, 0);
 }
 

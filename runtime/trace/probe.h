@@ -16,6 +16,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "runtime/trace/enabled.h"
 #include "runtime/trace/snapshot.h"
 #include "runtime/trace/ticks.h"
 
@@ -46,6 +47,7 @@ class Probe {
 
   // --- written by senders ---
   void sent(std::uint32_t type) {
+    if constexpr (!kProbes) return;
     const std::uint64_t at = sent_.fetch_add(1, std::memory_order_relaxed);
     stamps_[at % kStamps].store(pack(ticks_.now(), type + 1), std::memory_order_relaxed);
   }
@@ -56,6 +58,7 @@ class Probe {
   int add_type(std::uint32_t type);
   // Around a handler. `slot` is from add_type.
   std::uint64_t begin_handling(std::uint32_t type) {
+    if constexpr (!kProbes) return 0;
     const std::uint64_t now = ticks_.now();
     handling_.store(pack(now, type + 1), std::memory_order_relaxed);
     const std::uint64_t handled = handled_.load(std::memory_order_relaxed);
@@ -67,6 +70,7 @@ class Probe {
     return now;
   }
   void end_handling(std::uint32_t type, int slot, std::uint64_t begun) {
+    if constexpr (!kProbes) return;
     const std::uint64_t spent = ticks_.now() - begun;
     auto& counts = types_[static_cast<std::size_t>(slot)];
     bump(counts.handled, 1);
