@@ -65,16 +65,25 @@ double ours_per_s(int balls, int hops, int threads) {
   return static_cast<double>(balls) * hops / seconds(clock.now_ns() - begin);
 }
 
+// Odd: all end at who served.
+int hops_of(int balls, const MessagesOptions& options) { return options.messages / balls / 2 * 2 + 1; }
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
+}  // namespace
+
+double messages_per_s(int balls, const MessagesOptions& options) { return ours_per_s(balls, hops_of(balls, options), options.threads); }
+
+namespace {
+
 void measure(const std::string& name, int balls, const MessagesOptions& options,
              std::vector<BenchRow>& rows) {
-  const int hops = options.messages / balls / 2 * 2 + 1;
-  const auto ours = [&] { return ours_per_s(balls, hops, options.threads); };
+  const int hops = hops_of(balls, options);
+  const auto ours = [&] { return messages_per_s(balls, options); };
   const auto bare = [&] { return bare_ping_pong_per_s(balls, hops, options.threads); };
   ours();  // warm: pages, allocator, the clock's calibration
   bare();

@@ -21,6 +21,8 @@ struct MessagesOptions {
 // Rows for "one" and for "many" (kManyBalls in flight): messages.X.ratio (bar 0.90), messages.X.per_s (peer:
 // bare CAF), messages.X.spread.
 inline constexpr int kManyBalls = 64;
+// Of one run of ours, with so many in flight.
+double messages_per_s(int balls, const MessagesOptions& options = {});
 std::vector<BenchRow> bench_messages(const MessagesOptions& options = {});
 
 }  // namespace troupe::bench

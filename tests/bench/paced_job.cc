@@ -78,11 +78,17 @@ Status PacedJob::start(PacedOptions o, comm::Transport* transport) {
   auto world = actors::World::on_this_machine(kernels::cpu::table(), clock_);
   world.transport = transport;
   TROUPE_ASSIGN_OR_RETURN(job_, actors::TrainingJob::create(planned.job, std::move(planned.plan), world, options));
+  if (!o.inspect_as.empty()) {
+    inspector_ = std::make_unique<actors::Inspector>(actors::Inspector::Setup{
+        .job = o.inspect_as, .rank = transport ? transport->rank().value : 0, .world = transport ? transport->world() : 1, .program = "bench",
+        .ranks = {job_->sources()}, .transport = transport});
+  }
   job_->start();
   return ok();
 }
 
 PacedJob::~PacedJob() {
+  inspector_.reset();
   job_.reset();
   std::error_code ignored;
   if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);

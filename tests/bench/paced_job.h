@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/inspect/inspector.h"
 #include "actors/train/training_job.h"
 
 namespace troupe::bench {
@@ -21,6 +22,7 @@ struct PacedOptions {
   int micro_batches = 1;           // of a step, over all replicas; each of `batch` sequences
   int replicas = 1, zero = 0;
   std::string balance;             // parallelism.balance; empty: its default
+  std::string inspect_as;          // the job's id for who looks inside; empty: nobody can
   std::string folder;              // of all replicas, made by prepare_folder(); empty: one of this job's own
 };
 
@@ -56,6 +58,7 @@ class PacedJob {
   std::string folder_;             // its own
   SteadyClock clock_;
   std::unique_ptr<actors::TrainingJob> job_;
+  std::unique_ptr<actors::Inspector> inspector_;
   std::int64_t done_ = 0;
   std::mutex mutex_;               // guards what follows
   std::condition_variable reported_;

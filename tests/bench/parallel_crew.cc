@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "tests/bench/program_part.h"
 
 namespace troupe::bench {
 namespace {
@@ -35,7 +36,7 @@ std::int64_t available_bytes() {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<ParallelCrew>> ParallelCrew::start(PacedOptions job, const std::vector<RankPlace>& places) {
+StatusOr<std::unique_ptr<ParallelCrew>> ParallelCrew::start(PacedOptions job, const std::vector<RankPlace>& places, const std::string& program) {
   TROUPE_ASSIGN_OR_RETURN(const auto planned, plan_of(job));
   const std::int64_t needed = planned.plan.total_bytes * job.replicas, available = available_bytes();
   if (needed > available) {
@@ -45,14 +46,15 @@ StatusOr<std::unique_ptr<ParallelCrew>> ParallelCrew::start(PacedOptions job, co
   std::unique_ptr<ParallelCrew> crew(new ParallelCrew);
   TROUPE_ASSIGN_OR_RETURN(crew->folder_, prepare_folder(job));
   job.folder = crew->folder_;
-  TROUPE_RETURN_IF_ERROR(crew->set_up(job, places));
+  TROUPE_RETURN_IF_ERROR(crew->set_up(job, places, program));
   TROUPE_RETURN_IF_ERROR(crew->step_s().status());
   return crew;
 }
 
-Status ParallelCrew::set_up(const PacedOptions& job, std::vector<RankPlace> places) {
+Status ParallelCrew::set_up(const PacedOptions& job, std::vector<RankPlace> places, const std::string& program) {
   places.resize(static_cast<std::size_t>(job.replicas));
   TROUPE_ASSIGN_OR_RETURN(ranks_, ForkedRanks::fork(job.replicas, [&](int socket, int rank) {
+                            if (!program.empty()) become_part(program, "train", socket, rank, to_text(job));
                             run_parallel_rank(socket, rank, job, places[static_cast<std::size_t>(rank)]);
                           }));
   std::vector<std::string> addresses;

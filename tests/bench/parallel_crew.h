@@ -28,7 +28,8 @@ struct RankFacts {
 class ParallelCrew {
  public:
   // `places` by rank, or none. A turn goes before the first that is asked for: pages, connections, code.
-  static StatusOr<std::unique_ptr<ParallelCrew>> start(PacedOptions job, const std::vector<RankPlace>& places = {});
+  // `program`: another build of this one, whose ranks are measured; they have no places.
+  static StatusOr<std::unique_ptr<ParallelCrew>> start(PacedOptions job, const std::vector<RankPlace>& places = {}, const std::string& program = "");
   ~ParallelCrew();
   ParallelCrew(const ParallelCrew&) = delete;
   ParallelCrew& operator=(const ParallelCrew&) = delete;
@@ -43,7 +44,7 @@ class ParallelCrew {
 
  private:
   ParallelCrew() = default;
-  Status set_up(const PacedOptions& job, std::vector<RankPlace> places);
+  Status set_up(const PacedOptions& job, std::vector<RankPlace> places, const std::string& program);
 
   std::string folder_;
   double tokens_ = 0, step_s_ = 0;  // of a step, the last one

@@ -58,6 +58,12 @@ Status bench_comm(const BenchArguments& a) {
   return ok();
 }
 
+Status bench_inspect(const BenchArguments& a) {
+  TROUPE_ASSIGN_OR_RETURN(const auto rows, bench::bench_inspect(a.inspect));
+  print(rows, a.json);
+  return ok();
+}
+
 Status bench_parallel(const BenchArguments& a) {
   TROUPE_ASSIGN_OR_RETURN(const auto rows, bench::bench_parallel(a.parallel));
   print(rows, a.json);

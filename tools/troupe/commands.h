@@ -11,9 +11,11 @@
 #include "models/generate.h"
 #include "runtime/base/status.h"
 #include "tests/bench/comm.h"
+#include "tests/bench/inspect.h"
 #include "tests/bench/matmul.h"
 #include "tests/bench/messages.h"
 #include "tests/bench/parallel.h"
+#include "tests/bench/program_part.h"
 #include "tests/bench/train.h"
 #include "tools/troupe/launch_job.h"
 
@@ -83,6 +85,7 @@ struct BenchArguments {
   bool json = false;
   int threads = all_cores();
   bench::MatmulShapes shapes;        // roofline
+  bench::InspectOptions inspect;
   bench::CommOptions comm;
   bench::MessagesOptions messages;
   bench::ParallelOptions parallel;
@@ -92,6 +95,7 @@ Status bench_roofline(const BenchArguments& arguments);
 Status bench_kernels(const BenchArguments& arguments);
 Status bench_messages(const BenchArguments& arguments);
 Status bench_comm(const BenchArguments& arguments);
+Status bench_inspect(const BenchArguments& arguments);
 Status bench_parallel(const BenchArguments& arguments);
 Status bench_train(const BenchArguments& arguments);
 

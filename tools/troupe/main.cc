@@ -206,6 +206,27 @@ void declare_bench_parallel(CLI::App& app, BenchArguments& a) {
   app.add_option("--peer-python", a.parallel.peer_python, "a Python with torch, for the row peers (TROUPE_PEER_PYTHON)");
 }
 
+void declare_bench_inspect(CLI::App& app, BenchArguments& a) {
+  auto& job = a.inspect.job;
+  app.add_flag("--json", a.json, "rows as JSON");
+  app.add_option("--rows", a.inspect.rows, "which groups, separated by commas")->capture_default_str()->delimiter(',')->check(CLI::IsMember(bench::kInspectRows));
+  app.add_option("--model", job.model, "a preset")->capture_default_str();
+  app.add_option("--set", job.overrides, "a setting of the job, such as model.layers=2; may be given again");
+  app.add_option("--batch", job.batch, "sequences of a micro-batch")->capture_default_str()->check(kPositive);
+  app.add_option("--seq-len", job.seq_len, "tokens of a sequence")->capture_default_str()->check(kPositive);
+  app.add_option("--pairs", a.inspect.pairs, "interleaved pairs")->capture_default_str()->check(whole(7, 1000));
+  app.add_option("--actors", a.inspect.actors, "of the stuck job")->capture_default_str()->check(kPositive);
+  app.add_option("--without-probes", a.inspect.without_probes, "this program without probes; left out: that of tools/dev/build noprobes");
+  app.add_option("--deadlock", a.inspect.deadlock, "the example; left out: examples/deadlock beside this program");
+}
+
+void declare_bench_part(CLI::App& app, bench::PartArguments& a) {
+  app.add_option("what", a.what)->required();
+  app.add_option("socket", a.socket)->required();
+  app.add_option("rank", a.rank)->required();
+  app.add_option("options", a.options)->required();
+}
+
 void declare_bench_train(CLI::App& app, BenchArguments& a) {
   declare_bench(app, a);
   auto& job = a.train.job;
@@ -260,6 +281,9 @@ void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& 
   commands.add(bench, "messages", "messages over bare CAF", bench_messages, declare_bench_messages);
   commands.add(bench, "comm", "the link between two processes over ucx_perftest and Open MPI", bench_comm, declare_bench_comm);
   commands.add(bench, "parallel", "data parallel processes over one, over PyTorch, with a slow link and a slow replica", bench_parallel, declare_bench_parallel);
+  commands.add(bench, "inspect", "what probes and whoever looks cost, and how long a look takes", bench_inspect, declare_bench_inspect);
+  commands.add(bench, "part", "", bench::run_part, declare_bench_part);
+  bench.get_subcommand("part")->group("");  // for measurements; not shown
   commands.add(bench, "train", "training over the matrix products' rate, and over PyTorch", bench_train, declare_bench_train);
 }
 
