@@ -14,10 +14,19 @@ namespace {
 
 using nlohmann::json;
 
-double number(const json& row, const char* key) { return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0; }
+// null where there is none.
+const json& at(const json& row, const char* key) {
+  static const json kNone;
+  const auto found = row.find(key);
+  return found == row.end() ? kNone : *found;
+}
+double number(const json& row, const char* key) { return at(row, key).is_number() ? at(row, key).get<double>() : 0; }
 std::string count(const json& row, const char* key) { return absl::StrCat(static_cast<std::int64_t>(number(row, key))); }
-std::string word(const json& row, const char* key) { return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : ""; }
-json rows_of(const json& answer, const char* key) { return answer.contains(key) && answer[key].is_array() ? answer[key] : json::array(); }
+std::string word(const json& row, const char* key) { return at(row, key).is_string() ? at(row, key).get<std::string>() : ""; }
+const json& rows_of(const json& answer, const char* key) {  // of ten thousand a copy would take as long as reading them
+  static const json kNone = json::array();
+  return at(answer, key).is_array() ? at(answer, key) : kNone;
+}
 std::string age(const json& row, const char* key) { return duration(number(row, key)); }
 
 // "waits for credit numbers", "handling Tick".
