@@ -7,6 +7,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/trace/registry.h"
 #include "runtime/trace/report.h"
+#include "runtime/trace/training_probe.h"
 
 namespace troupe::actors {
 
@@ -15,6 +16,7 @@ struct RankSources {
   Rank rank;
   const trace::ProbeRegistry* probes = nullptr;
   comm::CollectiveEngine* engine = nullptr;  // null where there is one rank
+  const trace::TrainingProbe* training = nullptr;  // where the ledger is
 };
 
 trace::RankReport rank_report(const RankSources& sources);

@@ -57,7 +57,7 @@ json card_of(const JobCard& card) {
 }  // namespace
 
 StatusOr<std::string> job_view(const Asked& asked, Replies replies) {
-  json ranks = json::array();
+  json ranks = json::array(), training;
   for (const auto& reply : replies) {
     const json said = reply.status.ok() ? json::parse(reply.text, nullptr, false) : json::object();
     json row{{"rank", reply.rank}, {"host", ""}, {"pid", 0}, {"answered", reply.status.ok()}};
@@ -65,12 +65,18 @@ StatusOr<std::string> job_view(const Asked& asked, Replies replies) {
       row["host"] = said.value("host", "");
       row["pid"] = said.value("pid", 0);
     }
+    if (said.is_object() && reply.status.ok()) {
+      row["memory_bytes"] = said.value("memory_bytes", std::int64_t{0});
+      row["memory_peak_bytes"] = said.value("memory_peak_bytes", std::int64_t{0});
+      if (said.contains("training")) training = said["training"];  // of whatever rank has the ledger
+    }
     if (!reply.status.ok()) row["error"] = std::string(reply.status.message());
     ranks.push_back(std::move(row));
   }
   json view = card_of(asked.card);
   view["schema"] = trace::kSchema;
   view["ranks"] = std::move(ranks);
+  if (!training.is_null()) view["training"] = std::move(training);
   return text_of(view);
 }
 

@@ -82,6 +82,8 @@ void Ledger::open_next() {
   for (auto& block : norms_) block.assign(block.size(), std::nullopt);
   norms_known_ = 0;
   opened_ns_ = now_ns();
+  evaluation_wait_ns_ = 0;
+  if (setup_.seen != nullptr) setup_.seen->opened(opened_ns_);
   for (const auto& replica : replicas_) send(replica, OpenStep{report_.step, state_.samples});
   show_state();
 }
@@ -113,9 +115,11 @@ void Ledger::fed(StepFed message) {
 void Ledger::decide_if_known() {
   if (!open_ || decided_ || !measured()) return;
   if (unreported_) {  // its evaluation's weights must stay until it is done
+    if (!held_up_ns_) held_up_ns_ = now_ns();
     show_state();
     return;
   }
+  if (held_up_ns_) evaluation_wait_ns_ += now_ns() - *std::exchange(held_up_ns_, std::nullopt);
   double squares = 0;
   for (const auto& parts : norms_) {
     double block = 0;
@@ -143,7 +147,8 @@ void Ledger::decide_if_known() {
 
 void Ledger::close() {
   open_ = false;
-  report_.step_ns = now_ns() - opened_ns_;
+  const std::int64_t closed_ns = now_ns();
+  report_.step_ns = closed_ns - opened_ns_;
   report_.checkpoint_wait_ns = setup_.compute.waited_ns() - waited_ns_;
   waited_ns_ += report_.checkpoint_wait_ns;
   state_.step = report_.step;
@@ -155,6 +160,12 @@ void Ledger::close() {
   state_.averaged = guard_.averaged();
   state_.skipped_in_a_row = guard_.skipped_in_a_row();
   gives_up_ = guard_.gives_up();
+  if (setup_.seen != nullptr) {
+    setup_.seen->closed({.loss = report_.loss, .grad_norm = report_.grad_norm, .learning_rate = report_.learning_rate, .tokens = report_.tokens,
+                         .data_wait_ns = report_.data_wait_ns, .checkpoint_wait_ns = report_.checkpoint_wait_ns,
+                         .evaluation_wait_ns = evaluation_wait_ns_, .skipped = report_.skipped},
+                        closed_ns);
+  }
 
   const auto interval = setup_.job.validation.interval;
   const bool evaluate = interval > 0 && setup_.plan.evaluation_batches > 0 && (state_.step.value % interval == 0 || state_.step.value == setup_.job.training.steps);
@@ -259,6 +270,7 @@ void Ledger::evaluated(EvaluationMeasured message) {
   }
   evaluating_ = false;
   unreported_->validation_loss = evaluation_.loss / std::max(1.0, evaluation_.tokens);
+  if (setup_.seen != nullptr) setup_.seen->evaluated(unreported_->step.value, *unreported_->validation_loss);
   go_on();
 }
 

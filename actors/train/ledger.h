@@ -22,6 +22,7 @@
 #include "actors/train/spike_guard.h"
 #include "runtime/actor/actor.h"
 #include "runtime/base/log.h"
+#include "runtime/trace/training_probe.h"
 
 namespace troupe::actors {
 
@@ -35,6 +36,7 @@ class Ledger : public actor::Actor {
     StepId hold_after = StepId(INT64_MAX);
     const device::Stream& compute;  // its waits for other streams are waits for snapshots
     device::Stream& terminal;    // may block
+    trace::TrainingProbe* seen = nullptr;  // what is shown of training to whoever looks inside; outlives it
   };
   explicit Ledger(Setup setup);
   // `replicas`: the agents of all processes, by rank; the others are this process's.
@@ -78,6 +80,8 @@ class Ledger : public actor::Actor {
   bool ready_ = false;                         // all processes have begun
   bool open_ = false, decided_ = false;
   std::int64_t opened_ns_ = 0;
+  std::optional<std::int64_t> held_up_ns_;     // since when the open step could be decided and waits for the one before to be reported
+  std::int64_t evaluation_wait_ns_ = 0;        // of the open step, so spent
   std::vector<std::optional<LossTotal>> losses_;  // by replica
   std::vector<std::vector<std::optional<double>>> norms_;  // by block, and by replica where each holds a part
   int losses_known_ = 0, norms_known_ = 0, updated_ = 0;

@@ -31,6 +31,7 @@
 #include "models/checkpoint/run_lock.h"
 #include "models/data/sample_source.h"
 #include "runtime/actor/system.h"
+#include "runtime/trace/training_probe.h"
 
 namespace troupe::actors {
 
@@ -96,7 +97,7 @@ class TrainingJob {
     if (engine_) engine_->report(std::move(tell));
   }
   // What this rank does, for who looks inside. From any thread.
-  RankSources sources() const { return {.rank = rank_, .probes = &system_->probes(), .engine = engine_.get()}; }
+  RankSources sources() const { return {.rank = rank_, .probes = &system_->probes(), .engine = engine_.get(), .training = seen_.get()}; }
   // From any thread after start(): somebody else than the transport has heard that a process of the job is gone. The job fails.
   void peer_went_down(Rank rank, const Status& cause) { replica_.send(PeerWentDown{rank, cause}); }
 
@@ -148,6 +149,7 @@ class TrainingJob {
   const plan::Plan plan_;
   const World world_;
   const JobOptions options_;
+  const std::int64_t begun_ns_;
   const Rank rank_;
   const int replica_number_, part_;  // of the replica's stages
   std::optional<checkpoint::RunLock> lock_;
@@ -164,6 +166,7 @@ class TrainingJob {
   std::unique_ptr<Link> link_;
   std::unique_ptr<comm::Slices> slices_;     // weights whose updates are split
   std::unique_ptr<FarEdges> far_;
+  std::unique_ptr<trace::TrainingProbe> seen_;  // written by the ledger; where that is
   std::unique_ptr<actor::System> system_;
   std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_, terminal_, edges_;
   actor::Ref ledger_;                        // or what stands for it

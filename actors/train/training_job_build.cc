@@ -193,8 +193,13 @@ void TrainingJob::add_leaders(Actors& all) {
                                   .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
                                   .console = options_.console, .log_every = job_.metrics.log_every,
                                   .on_step = options_.on_step});
+  seen_ = std::make_unique<trace::TrainingProbe>(world_.clock, trace::TrainingProbe::Job{
+      .begun_ns = begun_ns_, .first_step = start_.step.value + 1, .steps = job_.training.steps, .tokens = start_.tokens,
+      .tokens_per_step = static_cast<double>(plan_.tokens_per_step()), .flops_per_step = plan_.flops_per_step / plan_.placement.world(),
+      .peak_flops_per_s = options_.peak_flops_per_s});
   auto& ledger = system_->add<Ledger>("ledger", Ledger::Setup{.plan = plan_, .job = job_, .start = start_, .save = options_.save,
-                                                              .hold_after = options_.hold_after, .compute = *compute_, .terminal = *terminal_});
+                                                              .hold_after = options_.hold_after, .compute = *compute_, .terminal = *terminal_,
+                                                              .seen = seen_.get()});
   ledger_ = ledger.self();
   reporter.connect_to(ledger_);
   std::vector<actor::Ref> replicas{replica_}, writers{all.writer->self()};

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <concepts>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +55,20 @@ class Writer {
   void derived(const char* key, std::int64_t count) { value(key, count); }
   void constant(const char* key, int number) { value(key, number); }
   void seconds(const char* key, std::int64_t ns) { value(key, in_seconds(ns)); }
+  void finite(const char* key, const std::optional<double>& value) {
+    begin(key);
+    if (value && std::isfinite(*value)) write(*value);
+    else out_ += "null";
+  }
+  template <class Row>
+  void row(const char* key, const Row& row) {
+    begin(key);
+    object(row);
+  }
+  template <class Row>
+  void optional_row(const char* key, const std::optional<Row>& value) {
+    if (value) row(key, *value);
+  }
   template <class Row>
   void rows(const char* key, const std::vector<Row>& rows) {
     begin(key);
@@ -139,10 +154,12 @@ class Reader {
     value = at->get<bool>();
   }
   void value(const char* key, double& value) {
+    if (const Parsed* at = find(key)) read(key, *at, value);
+  }
+  void finite(const char* key, std::optional<double>& value) {
     const Parsed* at = find(key);
-    if (at == nullptr) return;
-    if (!at->is_number()) return refuse(key, *at, "a number");
-    value = at->get<double>();
+    value.reset();
+    if (at != nullptr && !at->is_null()) read(key, *at, value.emplace());
   }
   template <std::integral Int>
   void value(const char* key, Int& value) {
@@ -164,6 +181,19 @@ class Reader {
     const double seconds = at->is_number() ? at->get<double>() : kSecondsMost;
     if (!(std::abs(seconds) < kSecondsMost)) return refuse(key, *at, "a time in seconds");
     ns = std::llround(seconds * 1e9);
+  }
+  template <class Row>
+  void row(const char* key, Row& row) {
+    const Parsed* at = find(key);
+    if (at == nullptr) return;
+    if (!at->is_object()) return refuse(key, *at, "an object");
+    Reader reader(*at, status_, *this, key);
+    fields(reader, row);
+  }
+  template <class Row>
+  void optional_row(const char* key, std::optional<Row>& value) {
+    value.reset();
+    if (json_.contains(key)) row(key, value.emplace());
   }
   template <class Row>
   void rows(const char* key, std::vector<Row>& rows) {
@@ -189,8 +219,8 @@ class Reader {
   void fail(const char* key, const std::string& what) {
     if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat("rank report: ", path(), key, " ", what));
   }
-  Reader(const Parsed& json, Status& status, const Reader& parent, const char* list, std::size_t index)
-      : json_(json), status_(status), parent_(&parent), list_(list), index_(index) {}
+  Reader(const Parsed& json, Status& status, const Reader& parent, const char* within, std::optional<std::size_t> index = std::nullopt)
+      : json_(json), status_(status), parent_(&parent), within_(within), index_(index) {}
 
   const Parsed* find(const char* key) {
     if (!status_.ok()) return nullptr;
@@ -208,6 +238,10 @@ class Reader {
   void read(const char* key, const Parsed& at, std::string& value) {
     if (!at.is_string()) return refuse(key, at, "a text");
     value = at.get_ref<const std::string&>();
+  }
+  void read(const char* key, const Parsed& at, double& value) {
+    if (!at.is_number()) return refuse(key, at, "a number");
+    value = at.get<double>();
   }
   template <std::integral Int>
   void read(const char* key, const Parsed& at, Int& value) {
@@ -232,13 +266,15 @@ class Reader {
   void refuse(const char* key, const Parsed& at, const char* allowed) {
     fail(key, absl::StrCat("is of type ", at.type_name(), "; allowed is ", allowed));
   }
-  std::string path() const { return parent_ == nullptr ? "" : absl::StrCat(parent_->path(), list_, "[", index_, "]."); }
+  std::string path() const {
+    return parent_ == nullptr ? "" : absl::StrCat(parent_->path(), within_, index_ ? absl::StrCat("[", *index_, "]") : "", ".");
+  }
 
   const Parsed& json_;
   Status& status_;
   const Reader* parent_ = nullptr;
-  const char* list_ = "";
-  std::size_t index_ = 0;
+  const char* within_ = "";            // key of the parent's
+  std::optional<std::size_t> index_;   // where that is a list
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // The fields of a report as they are called outside, each once: a writer and a reader of a format go through them. SCHEMA.md says what
 // they mean.
 //
-// `each` has value(key, v) for texts, counts, numbers, states and lists of those; seconds(key, ns); rows(key, list), and long_rows for
+// `each` has value(key, v) for texts, counts, numbers, states and lists of those; seconds(key, ns); finite(key, v) for a number that there may be
+// none of; row(key, r) for a row within; optional_row(key, r) for one that may be missing; rows(key, list), and long_rows for
 // what a brief report leaves out; derived(key, v) for what follows from the others and is not read back;
 // constant(key, v) for what is the same in all.
 #pragma once
@@ -97,6 +98,45 @@ void fields(auto& each, Is<Tombstone> auto& row) {
   each.long_rows("dead_letters", row.dead_letters);
 }
 
+void fields(auto& each, Is<HistogramRow> auto& row) {
+  each.value("bounds_s", row.bounds_s);
+  each.value("counts", row.counts);
+}
+
+void fields(auto& each, Is<BadputRow> auto& row) {
+  each.value("type", row.type);
+  each.seconds("seconds", row.spent_ns);
+}
+
+void fields(auto& each, Is<TrainingRow> auto& row) {
+  each.value("step", row.step);
+  each.value("steps", row.steps);
+  each.value("steps_here", row.steps_here);
+  each.finite("loss", row.loss);
+  each.finite("grad_norm", row.grad_norm);
+  each.value("lr", row.learning_rate);
+  each.finite("val_loss", row.validation_loss);
+  each.value("val_step", row.validation_step);
+  each.value("tokens", row.tokens);
+  each.value("tokens_here", row.tokens_here);
+  each.value("effective_tokens", row.effective_tokens);
+  each.value("tokens_per_s", row.tokens_per_s);
+  each.value("mfu_ratio", row.mfu_ratio);
+  each.seconds("step_s", row.step_ns);
+  each.seconds("median_step_s", row.median_step_ns);
+  each.seconds("data_wait_s", row.data_wait_ns);
+  each.seconds("checkpoint_wait_s", row.checkpoint_wait_ns);
+  each.seconds("step_open_s", row.step_open_ns);
+  each.seconds("wall_s", row.wall_ns);
+  each.seconds("useful_s", row.useful_ns);
+  each.value("goodput_ratio", row.goodput_ratio);
+  each.rows("badput", row.badput);
+  each.value("skipped_steps", row.skipped_steps);
+  each.value("restarts", row.restarts);
+  each.seconds("steps_s", row.steps_ns);
+  each.row("step_times", row.step_times);
+}
+
 void fields(auto& each, Is<RankReport> auto& report) {
   each.constant("schema", kSchema);
   each.value("rank", report.rank);
@@ -110,12 +150,15 @@ void fields(auto& each, Is<RankReport> auto& report) {
   each.value("pid", report.pid);
   each.value("at_unix_s", report.at_unix_s);
   each.seconds("probe_s", report.snapshot.at_ns);
+  each.value("memory_bytes", report.memory_bytes);
+  each.value("memory_peak_bytes", report.memory_peak_bytes);
   each.rows("actors", report.snapshot.actors);
   each.rows("edges", report.snapshot.edges);
   each.rows("streams", report.streams);
   each.rows("collectives", report.collectives);
   each.rows("tombstones", report.snapshot.tombstones);
   each.value("tombstones_dropped", report.snapshot.tombstones_dropped);
+  each.optional_row("training", report.training);
 }
 
 }  // namespace troupe::trace

@@ -58,6 +58,13 @@ struct WaitingMessage {
   bool operator==(const WaitingMessage&) const = default;
 };
 
+// How often a time was so long: counts[i] those up to bounds_s[i] that are above the bound before; the last count is above all bounds.
+struct HistogramRow {
+  std::vector<double> bounds_s;
+  std::vector<std::int64_t> counts;
+  bool operator==(const HistogramRow&) const = default;
+};
+
 struct ActorRow {
   std::string name;
   State state = State::kIdle;

@@ -35,7 +35,7 @@ class Ledger : public testing::Test {
     ASSERT_TRUE(plan.ok()) << plan.status();
     plan_ = *plan;
     auto& ledger = world_.system().add<actors::Ledger>("ledger", actors::Ledger::Setup{.plan = plan_, .job = job_, .start = start, .save = save,
-                                                                       .compute = world_.add_stream("compute"), .terminal = world_.add_stream("terminal")});
+                                                                       .compute = world_.add_stream("compute"), .terminal = world_.add_stream("terminal"), .seen = &seen_});
     ledger_ = ledger.self();
     std::vector<actor::Ref> replicas;
     for (int i = 0; i < plan_.replicas; ++i) {
@@ -86,6 +86,8 @@ class Ledger : public testing::Test {
 
   using Replica = test::Inbox<OpenStep, StepDecided, SnapshotRequested, EvaluationRequested, JobEnded>;
   actor::SimWorld world_{7};
+  device::SimStream& time_ = world_.add_stream("time", {.fixed_ns = 1'000'000'000});
+  trace::TrainingProbe seen_{world_.clock(), {.steps = 3}};
   plan::JobConfig job_;
   plan::Plan plan_;
   test::Inbox<SaveRequested>& writer_ = world_.system().add<test::Inbox<SaveRequested>>("writer");
@@ -333,6 +335,45 @@ TEST_F(Ledger, WaitsForTheEvaluationBeforeTheWeightsChange) {
   tell(EvaluationMeasured{StepId(1), {{30, 10}}});
   EXPECT_EQ(report().validation_loss, 3);
   EXPECT_EQ(replicas_.front()->count<StepDecided>(), 2u);
+}
+
+// With the wait for an evaluation: what whoever looks inside is shown adds up.
+TEST_F(Ledger, ShowsWhatTheStepsHaveComeToAndWhereTheTimeWent) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const auto passes = [&](int seconds) {
+    for (int i = 0; i < seconds; ++i) time_.enqueue([](device::StreamContext&) {});
+    settle();
+  };
+  const auto lost_ns = [&](const std::string& type) {
+    for (const auto& loss : seen_.row().badput) {
+      if (loss.type == type) return loss.spent_ns;
+    }
+    return std::int64_t{-1};
+  };
+  begin({"--training.steps=3", "--validation.interval=1", "--validation.steps=1", "--data.validation=corpus"}, {}, false, false);
+  passes(3);
+  updated(0);
+  passes(10);
+  tell(StepFed{.step = StepId(1), .waited_ns = 2 * kSecond});
+  whole_step(1, 2.5);
+  EXPECT_EQ(seen_.row().loss, 2.5);
+  EXPECT_EQ(seen_.row().grad_norm, 0.5);
+  EXPECT_EQ(seen_.row().validation_loss, std::nullopt);
+  measured(2, 2);
+  passes(4);  // step 2 is measured and waits
+  tell(EvaluationMeasured{StepId(1), {{30, 10}}});
+  EXPECT_EQ(seen_.row().validation_loss, 3);
+  EXPECT_EQ(seen_.row().validation_step, 1);
+  passes(1);
+  updated(2);
+  const trace::TrainingRow row = seen_.row();
+  EXPECT_EQ(row.step, 2);
+  EXPECT_EQ(row.loss, 2);
+  EXPECT_EQ(lost_ns("startup"), 3 * kSecond);
+  EXPECT_EQ(lost_ns("data_wait"), 2 * kSecond);
+  EXPECT_EQ(lost_ns("evaluation_wait"), 4 * kSecond);
+  EXPECT_EQ(row.useful_ns, 9 * kSecond);
+  EXPECT_EQ(row.wall_ns, 18 * kSecond);
 }
 
 // The same sum in the same order, whoever computed a batch and whenever it came.

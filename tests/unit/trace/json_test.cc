@@ -66,6 +66,13 @@ RankReport full_report() {
   report.collectives.push_back(
       {.group = "replicas", .sequence = 17, .what = "gradient of block 3", .since_ns = 5'000'000, .entered = {0, 3}, .missing = {1, 2}});
   report.streams.push_back({.name = "compute", .busy_ratio = 0.1, .queued = 2});
+  report.memory_bytes = 5'000'000'000;
+  report.memory_peak_bytes = 6'000'000'000;
+  report.training = {.step = 11, .steps = 100, .steps_here = 10, .loss = 2.25, .grad_norm = std::nullopt, .validation_loss = 2.5, .validation_step = 9,
+                     .learning_rate = 3e-4, .tokens = 7'000, .tokens_here = 6'000, .effective_tokens = 5'900, .tokens_per_s = 1234.5, .mfu_ratio = 0.42,
+                     .step_ns = 21, .median_step_ns = 22, .data_wait_ns = 23, .checkpoint_wait_ns = 24, .step_open_ns = 25, .wall_ns = 26, .useful_ns = 27,
+                     .goodput_ratio = 0.96, .badput = {{"startup", 28}, {"skipped", 29}}, .skipped_steps = 1, .restarts = 2, .steps_ns = 30,
+                     .step_times = {.bounds_s = {0.001, 0.002}, .counts = {1, 2, 3}}};
   return report;
 }
 
@@ -173,6 +180,9 @@ TEST(ReportJson, SaysWhichFieldIsWrongAndWhatIsAllowed) {
   EXPECT_THAT(error_of(replaced(good, "1.234567891", "1e999")), HasSubstr("no JSON object"));
   EXPECT_THAT(error_of(replaced(good, "\"missing\":[1,2]", "\"missing\":[1,\"2\"]")),
               HasSubstr("collectives[0].missing is of type string"));
+  EXPECT_THAT(error_of(replaced(good, "\"training\":{", "\"training\":[{}],\"others\":{")), HasSubstr("training is of type array; allowed is an object"));
+  EXPECT_THAT(error_of(replaced(good, "2.25", "\"low\"")), HasSubstr("training.loss is of type string; allowed is a number"));
+  EXPECT_THAT(error_of(replaced(good, "\"counts\":[1", "\"counts\":[1.5")), HasSubstr("training.step_times.counts is of type number"));
   EXPECT_THAT(error_of(replaced(good, "\"answered\":true", "\"answered\":1")),
               HasSubstr("answered is of type number; allowed is true or false"));
 }
@@ -222,6 +232,18 @@ TEST(ReportJson, SurvivesMutationsOfAGoodReport) {
   std::string deep = "{\"schema\":";
   for (int i = 0; i < 100'000; ++i) deep += "{\"a\":";
   EXPECT_FALSE(rank_report_from_json(deep + "1" + std::string(100'001, '}')).ok());
+}
+
+// A loss that is not finite is no number of JSON; nor is one that there is none of yet.
+TEST(ReportJson, HasNullForALossThatThereIsNoneOf) {
+  RankReport report;
+  report.training.emplace().loss = std::nan("");
+  const std::string json = to_json(report);
+  EXPECT_THAT(json, HasSubstr(R"("loss":null,"grad_norm":null,)"));
+  const auto back = rank_report_from_json(json);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->training->loss, std::nullopt);
+  EXPECT_EQ(to_json(RankReport{}).find("training"), std::string::npos);
 }
 
 TEST(ReportJson, ThePageNamesEveryFieldThatIsWritten) {
