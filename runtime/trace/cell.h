@@ -2,13 +2,14 @@
 //
 // Threads: `store` by one writer; `load` by any. The writer never waits; a reader tries again while it is overtaken, and takes what is there after
 // kTries, each word of which is one that was written: a writer that is stopped in the middle stops nobody who looks. Limits: T is trivially
-// copyable; a store copies it word by word. Invariant: a value that is read was written as one (Cell.IsReadAsItWasWritten).
+// copyable; a store copies it word by word; for values that are written now and then, not without a pause. Invariant: a value that is read was written as one (Cell.IsReadAsItWasWritten).
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <thread>
 #include <type_traits>
 
 namespace troupe::trace {
@@ -38,6 +39,7 @@ class Cell {
       const std::uint64_t version = version_.load(std::memory_order_acquire);
       for (std::size_t word = 0; word < kWords; ++word) words[word] = words_[word].load(std::memory_order_acquire);
       if (version % 2 == 0 && version == version_.load(std::memory_order_relaxed)) break;
+      std::this_thread::yield();
     }
     T value;
     std::memcpy(static_cast<void*>(&value), words.data(), sizeof value);

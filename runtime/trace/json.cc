@@ -129,6 +129,8 @@ class ListWriter {
   void constant(const char*, int) {}
   void seconds(const char*, std::int64_t) {}
   template <class Row>
+  void optional_row(const char*, const std::optional<Row>&) {}
+  template <class Row>
   void rows(const char* key, const std::vector<Row>& rows) {
     if (list_ == key) out_.ranked_rows(rank_, rows);
   }

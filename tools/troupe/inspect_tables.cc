@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
@@ -67,6 +68,39 @@ std::string collectives_text(const json& answer) {
   return table({{"RANK", true}, {"COLLECTIVE"}, {"SINCE", true}, {"NOT ENTERED"}}, rows);
 }
 
+std::string bytes(const json& row, const char* key) { return absl::StrFormat("%.1f MiB", number(row, key) / (1 << 20)); }
+
+// Where there is none, or it was not finite, "none".
+std::string real(const json& row, const char* key) {
+  return row.contains(key) && row[key].is_number() ? absl::StrFormat("%.4f", row[key].get<double>()) : "none";
+}
+
+std::string training_text(const json& t) {
+  std::string text = absl::StrCat("step ", count(t, "step"), " of ", count(t, "steps"), ": loss ", real(t, "loss"), ", norm ", real(t, "grad_norm"),
+                                  absl::StrFormat(", lr %.3g, %.0f tokens/s, mfu %.1f %%\n", number(t, "lr"), number(t, "tokens_per_s"), 100 * number(t, "mfu_ratio")));
+  if (number(t, "val_step") >= 0 && t.contains("val_step")) absl::StrAppend(&text, "validation loss ", real(t, "val_loss"), " after step ", count(t, "val_step"), "\n");
+  absl::StrAppend(&text, "a step takes ", age(t, "median_step_s"), " (median); ",
+                  number(t, "step_open_s") > 0 ? absl::StrCat("the open one has lasted ", age(t, "step_open_s")) : "none is open", "; ", count(t, "skipped_steps"), " skipped\n");
+  std::vector<std::string> lost;
+  for (const auto& loss : rows_of(t, "badput")) {
+    if (number(loss, "seconds") > 0) lost.push_back(absl::StrCat(absl::StrReplaceAll(word(loss, "type"), {{"_", " "}}), " ", age(loss, "seconds")));
+  }
+  return absl::StrCat(text, absl::StrFormat("goodput %.1f %% of ", 100 * number(t, "goodput_ratio")), age(t, "wall_s"), lost.empty() ? "" : "; lost to ",
+                      absl::StrJoin(lost, ", "), "\n");
+}
+
+std::string job_text(const json& answer) {
+  std::string text = absl::StrCat("job ", word(answer, "job"), word(answer, "output").empty() ? "" : absl::StrCat(" into ", word(answer, "output")), "\n");
+  if (answer.contains("training")) text += training_text(answer["training"]);
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& rank : rows_of(answer, "ranks")) {
+    const bool answered = rank.value("answered", false);
+    rows.push_back({count(rank, "rank"), answered ? word(rank, "host") : "-", answered ? count(rank, "pid") : "-", answered ? bytes(rank, "memory_bytes") : "-",
+                    answered ? bytes(rank, "memory_peak_bytes") : "-", answered ? "answers" : word(rank, "error")});
+  }
+  return absl::StrCat(text, table({{"RANK", true}, {"HOST"}, {"PID", true}, {"MEMORY", true}, {"AT MOST", true}, {"STATE"}}, rows));
+}
+
 std::string mailbox_text(const json& answer) {
   const json actor = answer.value("actor", json::object());
   std::string text = absl::StrCat(count(actor, "rank"), "/", word(actor, "name"), ": ", state_of(actor), " for ", age(actor, "since_s"), "; ", count(actor, "depth"),
@@ -84,6 +118,7 @@ std::string mailbox_text(const json& answer) {
 
 std::string inspect_text(const std::string& view, const json& answer) {
   std::string text = view == "actors"        ? actors_text(answer)
+                     : view == "job"         ? job_text(answer)
                      : view == "edges"       ? edges_text(answer)
                      : view == "collectives" ? collectives_text(answer)
                      : view == "mailbox"     ? mailbox_text(answer)

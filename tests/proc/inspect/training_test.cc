@@ -47,7 +47,14 @@ TEST_F(InspectTraining, ShowsTheActorsOfAllRanks) {
   EXPECT_GE(busiest.front()["handling_s"].get<double>(), busiest.back()["handling_s"].get<double>());
   EXPECT_EQ(json_of({"inspect", "mailbox", "1/replica", "--json"})["actor"]["rank"], 1);
 
-  for (const char* view : {"actors", "edges", "waits", "collectives"}) {
+  const json whole = json_of({"inspect", "job", "--json"});
+  EXPECT_GT(whole["training"]["loss"].get<double>(), 0) << whole;
+  EXPECT_GE(whole["training"]["step"], 2);
+  EXPECT_EQ(whole["training"]["steps"], 1'000'000);
+  for (const auto& rank : whole["ranks"]) EXPECT_GT(rank["memory_peak_bytes"], 1 << 20);
+  EXPECT_THAT(tool({"inspect", "job"}).out, testing::AllOf(HasSubstr(": loss "), HasSubstr("goodput ")));
+
+  for (const char* view : {"job", "actors", "edges", "waits", "collectives"}) {
     const Ended ended = tool({"inspect", view});
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     std::istringstream lines(ended.out);

@@ -112,6 +112,7 @@ TEST(Cell, IsReadAsItWasWritten) {
     for (std::uint64_t i = 1; i <= 200'000; ++i) {
       value.fill(i);
       cell.store(value);
+      std::this_thread::yield();
     }
     done = true;
   });
