@@ -39,7 +39,10 @@ JobGraph::JobGraph(comm::Transport* transport, actor::System::Options options, s
   engine_->add_group(kEverybody, everybody, {}, "everybody");
   far_ = std::make_unique<FarEdges>(*system_, *transport_, *stream_);
   end_ = system_->add<End>("job-end").self();
-  transport_->handle(comm::Channel::kActors, [this](const comm::Arrival&) { end_.send(End::Finished{}); });
+  transport_->handle(comm::Channel::kActors, [this](const comm::Arrival&) {
+    system_->end_pauses();
+    end_.send(End::Finished{});
+  });
   transport_->on_peer_down([this](Rank rank, const Status& cause) {
     far_->peer_down(rank, cause);
     engine_->peer_down(rank, cause);
@@ -78,7 +81,10 @@ Status JobGraph::run() {
   return status;
 }
 
-void JobGraph::lost(Rank, const Status& cause) { end_.send(End::Lost{cause}); }
+void JobGraph::lost(Rank, const Status& cause) {
+  system_->end_pauses();  // else who hears of it might not
+  end_.send(End::Lost{cause});
+}
 
 void JobGraph::tell_the_others() {
   for (int rank = 0; rank < transport_->world(); ++rank) {

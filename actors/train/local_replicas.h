@@ -22,8 +22,10 @@ class LocalReplicas {
   // The first failure of any.
   Status wait();
   Status run();
-  // Of the first rank here: any stops all of the job.
-  void request_stop(const std::string& reason) { jobs_.front()->request_stop(reason); }
+  // Any stops all of the job; each ends the pauses of its own.
+  void request_stop(const std::string& reason) {
+    for (const auto& job : jobs_) job->request_stop(reason);
+  }
   std::span<const std::unique_ptr<TrainingJob>> jobs() const { return jobs_; }
 
  private:

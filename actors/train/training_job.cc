@@ -266,10 +266,22 @@ void TrainingJob::hold_after(StepId step) { ledger_.send(HoldAfter{step}); }
 void TrainingJob::request_stop(const std::string& reason) {
   std::lock_guard lock(stop_mutex_);
   if (started_) {
+    system_->end_pauses();  // else the step in which it is to end might not
     ledger_.send(StopRequested{reason});
   } else {
     stop_reason_ = reason;
   }
+}
+
+StatusOr<actor::Controlled> TrainingJob::control(actor::Control what, const std::string& actor) {
+  std::lock_guard lock(stop_mutex_);
+  if (!started_) return absl::FailedPreconditionError(absl::StrCat("rank ", rank_.value, " has not started its actors yet"));
+  return system_->control(what, actor);
+}
+
+void TrainingJob::peer_went_down(Rank rank, const Status& cause) {
+  system_->end_pauses();  // else who hears of it might not
+  replica_.send(PeerWentDown{rank, cause});
 }
 
 JobSummary TrainingJob::summary() const {

@@ -89,7 +89,7 @@ class TrainingJob {
   void meet_others(comm::Completion met);
   // The job goes on up to and with `step` and holds there.
   void hold_after(StepId step);
-  // From any thread, at any time; a stop before start() makes it end as soon as it has begun.
+  // From any thread, at any time; a stop before start() makes it end as soon as it has begun. No actor here is paused any more.
   void request_stop(const std::string& reason);
 
   // From any thread after start(): the collectives that are open here, with the ranks that have not entered them. Alone: never calls.
@@ -98,8 +98,10 @@ class TrainingJob {
   }
   // What this rank does, for who looks inside. From any thread.
   RankSources sources() const { return {.rank = rank_, .probes = &system_->probes(), .engine = engine_.get(), .training = seen_.get()}; }
+  // One actor of this rank pauses, goes on or takes a step. From any thread, at any time.
+  StatusOr<actor::Controlled> control(actor::Control what, const std::string& actor);
   // From any thread after start(): somebody else than the transport has heard that a process of the job is gone. The job fails.
-  void peer_went_down(Rank rank, const Status& cause) { replica_.send(PeerWentDown{rank, cause}); }
+  void peer_went_down(Rank rank, const Status& cause);
 
   StepId resumed_at() const { return start_.step; }
   const plan::Plan& plan() const { return plan_; }

@@ -227,7 +227,7 @@ void TrainingJob::expose(const Actors& all) {
   link_->expose("checkpoint-writer", all.writer->self());
   if (leads() && plan_.pulls) link_->expose("assigner", all.assigner);
   world_.transport->on_peer_down([this](Rank rank, const Status& cause) {
-    replica_.send(PeerWentDown{rank, cause});
+    peer_went_down(rank, cause);
     if (far_) far_->peer_down(rank, cause);
     engine_->peer_down(rank, cause);
     slices_->peer_down(rank, cause);

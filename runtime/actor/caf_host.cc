@@ -1,5 +1,6 @@
 #include "runtime/actor/caf_host.h"
 
+#include <caf/scheduler/abstract_coordinator.hpp>
 #include <cstdlib>
 #include <exception>
 #include <new>
@@ -114,6 +115,42 @@ void Host::enqueue(caf::mailbox_element_ptr element, caf::execution_unit* unit) 
   caf::event_based_actor::enqueue(std::move(element), unit);
 }
 
+namespace {
+
+// CAF's visitor of a mailbox, which stops where the actor is held back.
+struct Turn {
+  caf::scheduled_actor::mailbox_visitor visit;
+  const trace::Pause& pause;
+
+  template <class... Where>
+  caf::intrusive::task_result operator()(Where&&... where) {
+    const auto result = visit(std::forward<Where>(where)...);
+    return result == caf::intrusive::task_result::resume && pause.holds_back() ? caf::intrusive::task_result::stop_all : result;
+  }
+};
+
+constexpr std::size_t kQuantum = 3;  // as CAF's own loop: of the urgent messages it takes twice as many
+
+}  // namespace
+
+caf::resumable::resume_result Host::resume(caf::execution_unit* unit, std::size_t messages_most) {
+  if (!activate(unit)) return resume_result::done;
+  trace::Probe& probe = *cell_.probe;
+  std::size_t handled = 0;
+  Turn turn{{this, handled, messages_most}, probe.pause};
+  while (handled < messages_most) {
+    if (probe.pause.holds_back() && probe.pause.park(handled > 0 ? probe.ticks().now() : 0)) return resume_result::awaiting_message;
+    if (!mailbox().new_round(kQuantum, turn).consumed_items && mailbox().try_block()) return resume_result::awaiting_message;
+    if (finalize()) return resume_result::done;
+  }
+  return mailbox().try_block() ? resume_result::awaiting_message : resume_result::resume_later;
+}
+
+void Host::wake() {
+  intrusive_ptr_add_ref(ctrl());
+  home_system().scheduler().enqueue(this);
+}
+
 template <class Body>
 void Host::guarded(std::string_view what, const Body& body) {
   try {
@@ -145,6 +182,7 @@ caf::invoke_message_result Host::consume(caf::mailbox_element& element) {
   if (!ending_) {  // else the message is left in the mailbox, as the others behind it
     const MessageType& type = ours.type();
     ours.stage = Element::Stage::kTaken;
+    probe.pause.take();
     if (const Entry* entry = actor.entry_of(type.index)) {
       const std::uint64_t begun = probe.begin_handling(type.index);
       if (type.arrive != nullptr) type.arrive(actor, ours.payload());
@@ -180,6 +218,7 @@ bool Host::cleanup(caf::error&& reason, caf::execution_unit* unit) {
   if (!ending_) cell_.cause = Status(absl::StatusCode::kInternal, "ended by CAF");
   cell_.ended.store(true, std::memory_order_release);
   cell_.probe->ended();
+  cell_.probe->pause.end();
   const bool result =
       caf::event_based_actor::cleanup(std::move(reason), unit);  // closes the mailbox, drops what is in it
   SystemCore& core = *cell_.core;
@@ -209,6 +248,8 @@ void Host::schedule(Element* element, std::chrono::nanoseconds delay) {
 }
 
 // --- for the Actor ---
+
+void wake(Cell& cell) { cell.host->wake(); }
 
 bool in_handler(const Cell& cell) { return cell.host != nullptr && cell.host->running_on() != nullptr; }
 

@@ -4,7 +4,8 @@
 //
 // A message is an Element: CAF's mailbox element with our payload behind it, one allocation, never
 // serialized. An actor is a Host: an event-based actor whose enqueue (sender's thread) counts, and whose
-// consume looks our Elements up in the Actor's own table. CAF's own messages go CAF's way. Included by
+// consume looks our Elements up in the Actor's own table. A paused one parks: its turn ends with its mailbox
+// unblocked, so that no sender schedules it; wake() does. CAF's own messages go CAF's way. Included by
 // caf_host.cc and caf_world.cc only.
 //
 // Thread sanitizer: Debian's libcaf is not instrumented, so its hand-over of messages is told to the
@@ -58,6 +59,10 @@ class Host final : public caf::event_based_actor {
   Host(caf::actor_config& config, Cell& cell);
 
   void enqueue(caf::mailbox_element_ptr element, caf::execution_unit* unit) override;
+  // As CAF's, and heeds the actor's pause before every message.
+  resume_result resume(caf::execution_unit* unit, std::size_t messages_most) override;
+  // By any thread: of a parked actor, by the one that was told to.
+  void wake();
   caf::invoke_message_result consume(caf::mailbox_element& element) override;
   bool cleanup(caf::error&& reason, caf::execution_unit* unit) override;
   const char* name() const override { return cell_.name().c_str(); }

@@ -50,6 +50,7 @@ void SystemCore::start() {
 }
 
 void SystemCore::ask_all_to_stop(bool now) {
+  end_pauses();
   for (auto& cell : cells) {
     if (cell->actor == supervisor || cell->ended.load(std::memory_order_acquire)) continue;
     if (now) {
@@ -106,6 +107,8 @@ void System::adopt(std::string name, std::unique_ptr<Actor> actor) {
   core_->adopt(std::move(name), std::move(actor));
 }
 void System::start() { core_->start(); }
+StatusOr<Controlled> System::control(Control what, const std::string& actor) { return core_->control(what, actor); }
+void System::end_pauses() { core_->end_pauses(); }
 
 Status System::wait() {
   TROUPE_CHECK(core_->started && !core_->options.deterministic)

@@ -1,10 +1,11 @@
 // A set of actors and what runs them. Build (add, connect), start, wait, shut down.
 //
-// Threads: one thread builds, starts, waits and destroys; probes() by any.
+// Threads: one thread builds, starts, waits and destroys; probes() by any; control() and end_pauses() by any from start() to the end.
 // Owns: the actors, until its own end; they are destroyed in the reverse order of add(). Refs and Credits may
 // outlive it. Errors: wait() gives the first failure with the chain of those that followed; shutdown() gives
 // kDeadlineExceeded and names who blocks it. A System whose actors cannot be stopped within stop_deadline is
-// a bug (a handler blocks). Limits: a turn handles at most max_messages_per_turn messages before the thread
+// a bug (a handler blocks). control(): kNotFound, kFailedPrecondition. A paused actor hears of nothing, also not of a Down, but an end of
+// the job ends all pauses (PauseSystem.AFailureEndsThePauses). Limits: a turn handles at most max_messages_per_turn messages before the thread
 // takes another actor.
 #pragma once
 
@@ -24,6 +25,13 @@ namespace troupe::actor {
 namespace detail {
 class SystemCore;
 }
+
+// What one actor can be told from outside. It heeds that between two messages: in a handler, when that ends.
+enum class Control { kPause, kResume, kStep };
+struct Controlled {
+  std::string text;     // what comes of it, for people
+  trace::ActorRow row;  // the actor after it was told
+};
 
 class System {
  public:
@@ -58,7 +66,7 @@ class System {
 
   // Until all actors have stopped, or the job has failed and they have been stopped. Real world only.
   Status wait();
-  // Asks all actors to stop, after what is in their mailboxes. Messages sent to them later are dead letters.
+  // Asks all actors to stop, after what is in their mailboxes, also the paused ones. Messages sent to them later are dead letters.
   Status shutdown(std::chrono::nanoseconds deadline);
 
   // The outcome so far: ok, or the first failure and its chain.
@@ -69,6 +77,11 @@ class System {
   // Empty if there is no such actor.
   Ref find(const std::string& name) const;
   trace::ProbeRegistry& probes();
+
+  // Pause: takes no message until it is told to go on. Step: takes one, now or the next that comes, and stays paused.
+  StatusOr<Controlled> control(Control what, const std::string& actor);
+  // All actors go on and none is paused any more: the job comes to its end.
+  void end_pauses();
 
  private:
   friend class SimWorld;

@@ -52,6 +52,8 @@ class Cell {
 bool in_handler(const Cell& cell);
 void end_actor(Cell& cell, Status cause, std::vector<std::string> chain);
 void post_parcel_later(Cell& cell, const Parcel& parcel, std::chrono::nanoseconds delay);
+// Of a parked actor, once. By any thread.
+void wake(Cell& cell);
 
 // CAF's actor system, in one of two set-ups. With threads: `sharing`, a finite number of messages a turn.
 // Deterministic: no threads, whoever holds it runs the actors, a message at a time.
@@ -93,7 +95,9 @@ class SystemCore {
 
   void adopt(std::string name, std::unique_ptr<Actor> actor);
   void start();
-  // Posts `StopRequested` (orderly) or `StopNow` to every living actor but the supervisor.
+  StatusOr<Controlled> control(Control what, const std::string& actor);
+  void end_pauses();
+  // Ends all pauses, posts `StopRequested` (orderly) or `StopNow` to every living actor but the supervisor.
   void ask_all_to_stop(bool now);
   // Until all have ended or the time is over; whether all have.
   bool wait_until_all_ended(std::chrono::nanoseconds deadline);

@@ -24,6 +24,8 @@ const char* name(State state) {
       return "waiting for event";
     case State::kWaitingForCollective:
       return "waiting for collective";
+    case State::kPaused:
+      return "paused";
     case State::kEnded:
       return "ended";
   }
@@ -44,6 +46,7 @@ const char* key(State state) {
     case State::kReady:
     case State::kHandling:
     case State::kRunning:
+    case State::kPaused:
     case State::kEnded:
       break;
   }
@@ -234,6 +237,11 @@ ActorRow Probe::row(const Texts& texts) const {
     row.detail = texts.type(low_of(handling) - 1);
     row.number = -1;
     row.since_ns = ticks_.age_ns(ticks_of(handling));
+  } else if (const Pause::Seen seen = pause.seen(); row.state != State::kEnded && seen.paused) {
+    row.state = State::kPaused;
+    row.detail.clear();
+    row.number = -1;
+    row.since_ns = ticks_.age_ns(seen.since);
   } else if (row.state == State::kIdle && row.depth > 0) {
     row.state = State::kReady;
     row.since_ns = row.oldest_ns;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/trace/enabled.h"
+#include "runtime/trace/pause.h"
 #include "runtime/trace/snapshot.h"
 #include "runtime/trace/ticks.h"
 
@@ -96,6 +97,9 @@ class Probe {
     ticks_ = ticks;
     state_since_.store(ticks_.now(), std::memory_order_relaxed);
   }
+
+  // --- told from outside, obeyed by the actor ---
+  Pause pause;
 
   // --- read by anybody ---
   const std::string& name() const { return name_; }

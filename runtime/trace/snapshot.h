@@ -7,8 +7,8 @@
 
 namespace troupe::trace {
 
-// What an actor does, as far as it can be seen from outside. kReady and kHandling are found by the reader;
-// the others are said by the actor.
+// What an actor does, as far as it can be seen from outside. kReady and kHandling are found by the reader,
+// kPaused is said from outside; the others are said by the actor.
 enum class State : std::uint8_t {
   kIdle,              // nothing to do
   kReady,             // messages wait for it
@@ -18,6 +18,7 @@ enum class State : std::uint8_t {
   kWaitingForInput,   // from `detail`
   kWaitingForEvent,   // device event `detail`
   kWaitingForCollective,
+  kPaused,  // takes no message until somebody lets it go on
   kEnded,
 };
 const char* name(State state);  // for people

@@ -180,6 +180,7 @@ class Builder {
       case State::kHandling:
       case State::kRunning:
       case State::kWaitingForEvent:
+      case State::kPaused:
       case State::kEnded:
         return;
     }
@@ -252,7 +253,7 @@ class Builder {
   }
 
   static bool is_shown_alone(const Node& node) {
-    if (node.state == "silent" || node.state == "handling") return true;
+    if (node.state == "silent" || node.state == "handling" || node.state == "paused") return true;
     // what stands for another rank runs while that one holds what it was sent
     if (node.state == "running") return !stand_in(node.actor, node.rank);
     return node.state.starts_with("waiting");
@@ -292,7 +293,7 @@ void find_roots(WaitGraph& graph, const WaitPaths& paths) {
     const auto& node = graph.nodes[static_cast<std::size_t>(i)];
     if (paths.waits(i)) continue;
     const std::size_t waiting = paths.count_waiting(i);
-    if (waiting > 0 || node.state == "running" || node.state == "handling" || node.state == "silent") roots.emplace_back(waiting, i);
+    if (waiting > 0 || node.state == "running" || node.state == "handling" || node.state == "silent" || node.state == "paused") roots.emplace_back(waiting, i);
   }
   std::ranges::stable_sort(roots, std::greater<>(), &std::pair<std::size_t, int>::first);
   for (const auto& [waiting, root] : roots) graph.roots.push_back(root);

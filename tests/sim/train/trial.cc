@@ -292,6 +292,8 @@ Trial run_trial(std::uint64_t seed, const JobShape& shape, const std::string& co
     process.memory = process.job->summary();
     sim.drive(process.job->system(), runs);
   }
+  std::vector<actors::TrainingJob*> jobs;
+  for (const auto& process : processes) jobs.push_back(process.job.get());
   std::map<std::pair<int, int>, std::int64_t> lost_frames;
   sim.after_each_event([&] {
     const bool all_there = network && std::none_of(processes.begin(), processes.end(), [](const Process& process) { return process.end.left(); });
@@ -301,6 +303,7 @@ Trial run_trial(std::uint64_t seed, const JobShape& shape, const std::string& co
       process.look_for_the_end(sim.clock().now_ns());
     }
     if (options.after_each_event) options.after_each_event(*processes.front().job);
+    if (options.meddle) options.meddle(jobs, false);
   });
   const RandomStream random({.seed = seed, .use = 77});
   for (std::size_t i = 0; i < processes.size(); ++i) {
@@ -311,7 +314,8 @@ Trial run_trial(std::uint64_t seed, const JobShape& shape, const std::string& co
     }
   }
   if (options.befall) options.befall(*network);
-  const Status status = sim.run(kMaxEvents);
+  Status status = sim.run(kMaxEvents);
+  while (status.ok() && options.meddle && options.meddle(jobs, true)) status = sim.run(kMaxEvents);
   Trial trial{.outcome = read_metrics(output), .lost_frames = std::move(lost_frames)};
   trial.outcome.status = status;
   trial.events = sim.events();

@@ -143,6 +143,8 @@ struct TrialOptions {
   std::function<std::unique_ptr<device::Stream>(std::unique_ptr<device::Stream> stream, Rank rank)> wrap;
   // Looks at the job, that of rank 0, after every event.
   std::function<void(actors::TrainingJob& job)> after_each_event;
+  // Meddles with the jobs of all ranks after every event, and when nothing can happen any more (`still`); true: go on, something can again.
+  std::function<bool(const std::vector<actors::TrainingJob*>& jobs, bool still)> meddle;
   // Plants faults into the network of several processes, before anything starts.
   std::function<void(comm::SimNetwork& network)> befall;
 };

@@ -1,0 +1,127 @@
+#include "runtime/trace/pause.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "runtime/trace/probe.h"
+
+namespace troupe::trace {
+namespace {
+
+TEST(PauseTest, HoldsBackFromThePauseToTheGoOn) {
+  Pause pause;
+  EXPECT_FALSE(pause.holds_back());
+  EXPECT_FALSE(pause.pause(7).was_paused);
+  EXPECT_TRUE(pause.holds_back());
+  EXPECT_EQ(pause.seen().since, 7u);
+  EXPECT_TRUE(pause.pause(9).was_paused);
+  EXPECT_EQ(pause.seen().since, 7u) << "a second pause does not make it younger";
+  EXPECT_TRUE(pause.go_on().was_paused);
+  EXPECT_FALSE(pause.holds_back());
+  EXPECT_FALSE(pause.seen().paused);
+  EXPECT_FALSE(pause.go_on().was_paused);
+}
+
+TEST(PauseTest, AStepLetsOneMessagePass) {
+  Pause pause;
+  EXPECT_TRUE(pause.step().same) << "who is not paused takes no step";
+  pause.pause(1);
+  pause.step();
+  pause.step();
+  EXPECT_EQ(pause.seen().steps, 2);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(pause.holds_back());
+    EXPECT_FALSE(pause.park(0));
+    pause.take();
+  }
+  EXPECT_TRUE(pause.holds_back());
+  pause.take();  // the message of a turn that was under way
+  EXPECT_TRUE(pause.holds_back());
+  EXPECT_EQ(pause.seen().steps, 0);
+}
+
+TEST(PauseTest, StepsAreBounded) {
+  Pause pause;
+  pause.pause(~std::uint64_t{0} >> 1);
+  const auto since = pause.seen().since;
+  for (int i = 0; i < Pause::kStepsMost; ++i) EXPECT_FALSE(pause.step().same);
+  EXPECT_TRUE(pause.step().same);
+  EXPECT_EQ(pause.seen().steps, Pause::kStepsMost);
+  EXPECT_EQ(pause.seen().since, since) << "the count runs into the time";
+  EXPECT_TRUE(pause.seen().paused);
+}
+
+TEST(PauseTest, OnlyAParkedActorIsWoken) {
+  Pause pause;
+  EXPECT_FALSE(pause.park(0)) << "it is not paused";
+  pause.pause(1);
+  EXPECT_FALSE(pause.step().wakes) << "it runs, or waits for a message";
+  pause.take();
+  EXPECT_TRUE(pause.park(5));
+  EXPECT_EQ(pause.seen().since, 5u);
+  EXPECT_FALSE(pause.pause(6).wakes);
+  EXPECT_TRUE(pause.step().wakes);
+  EXPECT_FALSE(pause.go_on().wakes) << "woken twice";
+}
+
+TEST(PauseTest, NothingIsHeldAfterTheEnd) {
+  Pause pause;
+  pause.pause(1);
+  EXPECT_TRUE(pause.park(0));
+  EXPECT_TRUE(pause.end().wakes);
+  EXPECT_FALSE(pause.holds_back());
+  EXPECT_TRUE(pause.pause(2).had_ended);
+  EXPECT_FALSE(pause.holds_back());
+  EXPECT_FALSE(pause.park(0));
+  EXPECT_FALSE(pause.end().wakes);
+  EXPECT_TRUE(pause.go_on().had_ended);
+  EXPECT_TRUE(pause.step().had_ended);
+}
+
+TEST(PauseTest, OneOfManyWakesTheParked) {
+  for (int round = 0; round < 500; ++round) {
+    Pause pause;
+    pause.pause(1);
+    ASSERT_TRUE(pause.park(0));
+    std::atomic<int> woken{0}, ready{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&, i] {
+        ++ready;
+        while (ready < 3) std::this_thread::yield();
+        const auto change = i == 0 ? pause.step() : i == 1 ? pause.go_on() : pause.end();
+        if (change.wakes) ++woken;
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    ASSERT_EQ(woken, 1) << "in round " << round;
+  }
+}
+
+TEST(PauseTest, TheProbeShowsItWhileNoHandlerRuns) {
+  const Texts texts{.name = [](Name) { return "gradients"; }, .type = [](std::uint32_t) { return "Batch"; }};
+  Probe probe("a", Ticks());
+  const int slot = probe.add_type(0);
+  probe.set_state(State::kWaitingForCredit, Name{1}, 4);
+  probe.sent(0);
+  const auto begun = probe.begin_handling(0);
+  probe.pause.pause(probe.ticks().now());
+  EXPECT_EQ(probe.row(texts).state, State::kHandling);
+  probe.end_handling(0, slot, begun);
+  const ActorRow row = probe.row(texts);
+  EXPECT_EQ(row.state, State::kPaused);
+  EXPECT_EQ(row.detail, "");
+  EXPECT_EQ(row.number, -1);
+  EXPECT_STREQ(key(row.state), "paused");
+  probe.pause.go_on();
+  EXPECT_EQ(probe.row(texts).state, State::kWaitingForCredit) << "what it said before is still so";
+  probe.pause.pause(probe.ticks().now());
+  probe.ended();
+  EXPECT_EQ(probe.row(texts).state, State::kEnded);
+}
+
+}  // namespace
+}  // namespace troupe::trace
