@@ -27,6 +27,7 @@ struct ConfigArguments {
   std::string config;                  // a TOML file
   std::vector<std::string> overrides;  // --section.key=value
   int processes = 0;                   // plan: of the job; 0: one for each replica
+  std::string dashboard;               // train: a port for it; empty: none
 };
 StatusOr<int> train(const ConfigArguments& arguments);
 Status plan(const ConfigArguments& arguments);
@@ -69,6 +70,15 @@ struct InspectArguments {
   double patience_s = 1;           // ranks may take to answer
 };
 Status inspect(const InspectArguments& arguments);
+
+struct DashboardArguments {
+  std::string job;         // how its id begins; empty: the only one that runs
+  std::string listen = "127.0.0.1:8265";
+  std::string token_file;  // what pages must show
+  std::string record, replay;
+  double speed = 1;        // of the replay
+};
+Status dashboard(const DashboardArguments& arguments);
 
 struct DataPrepareArguments {
   std::vector<std::string> inputs;

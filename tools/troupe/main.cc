@@ -156,6 +156,19 @@ void declare_inspect(CLI::App& app, InspectArguments& a) {
   app.footer("JOB is how an id of troupe jobs begins; left out: the only job that runs.");
 }
 
+void declare_dashboard(CLI::App& app, DashboardArguments& a) {
+  app.add_option("job", a.job, "how the job's id begins (troupe jobs); left out: the only job that runs");
+  app.add_option("--listen", a.listen, "ADDRESS:PORT of the page; port 0 is any that is free; other addresses than this machine's own need --token-file")->capture_default_str();
+  app.add_option("--token-file", a.token_file, "a file, yours alone, with what a page must show: it is opened as /#token=...")->check(some("a file"));
+  app.add_option("--record", a.record, "a new file that also gets what the page is sent, a JSON line a second")->check(some("a file"));
+  app.add_option("--replay", a.replay, "show such a file instead of a running job")->check(some("a file"));
+  app.add_option("--speed", a.speed, "of the replay")->capture_default_str()->check(allowed("a number above 0", [](const std::string& text) {
+        double value = 0;
+        return absl::SimpleAtod(text, &value) && value >= 0.001 && value <= 1e6;
+      }));
+  app.footer("The page goes on when the job ends and one with the same output folder comes back. SIGINT or SIGTERM ends it; the job does not notice.");
+}
+
 void declare_data_prepare(CLI::App& app, DataPrepareArguments& a) {
   app.add_option("inputs", a.inputs, "files, or folders that are read with all below them")->required();
   app.add_option("--output,-o", a.options.output, "prefix of the corpus: PREFIX.bin, PREFIX.idx, or PREFIX_train.*, PREFIX_validation.*")
@@ -249,7 +262,8 @@ auto one_path(const char* name, const char* what) {
 }
 
 void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& behind) {
-  commands.add("train", "train a model as a config says", train, [](CLI::App& app_of_train, ConfigArguments&) {
+  commands.add("train", "train a model as a config says", train, [](CLI::App& app_of_train, ConfigArguments& a) {
+    app_of_train.add_flag("--dashboard{8265}", a.dashboard, "a page that shows this job, on this machine; --dashboard=PORT elsewhere than at 8265, 0 at any free port")->check(whole(0, 65535));
     app_of_train.footer(app_of_train.get_footer() + kSignals);
   });
   CLI::App& manifest = commands.group("manifest", "print what starts a config's job on a cluster");
@@ -264,6 +278,8 @@ void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& 
 
   commands.add(app, "jobs", "list the running jobs of this user", jobs, declare_jobs);
   commands.add(app, "inspect", "show what a running job does and waits for", inspect, declare_inspect);
+
+  commands.add(app, "dashboard", "a page in the browser that shows a running job", dashboard, declare_dashboard);
 
   CLI::App& data = commands.group("data", "prepare and inspect token corpora");
   commands.add(data, "prepare", "turn files or folders of text into a corpus", data_prepare, declare_data_prepare);

@@ -12,6 +12,7 @@
 #include "runtime/base/log.h"
 #include "runtime/trace/state_file.h"
 #include "tools/troupe/commands.h"
+#include "tools/troupe/own_dashboard.h"
 #include "tools/troupe/signal_watch.h"
 #include "tools/troupe/stall_watch.h"
 #include "tools/troupe/text_by_rank.h"
@@ -76,10 +77,12 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
   const trace::StateFile state([&ranks] {
     return text_by_rank(*ranks, [&](const trace::Snapshot& snapshot) { return trace::state_text(snapshot, trace::kStateBytesMost / ranks->jobs().size()); });
   });
+  OwnDashboard dashboard(job_world.job_id(), job_world.leads() ? arguments.dashboard : "");
   ranks->start();
   const StallWatch stalls(*ranks);
   job_world.watch([&ranks](Rank rank, const Status& cause) { ranks->jobs().front()->peer_went_down(rank, cause); });
   const Status status = ranks->wait();
+  dashboard.end(status);
   signals.end();
   job_world.end_watch();
   return status;
