@@ -33,6 +33,12 @@
 
 namespace troupe::actors {
 
+// --- names, by which others speak of them ---
+
+inline std::string shard_name(BlockIndex block) { return "shard-" + std::to_string(block.value); }
+inline std::string stage_name(StageIndex stage) { return "stage-" + std::to_string(stage.value); }
+inline constexpr const char* kDeviceName = "device";
+
 // --- along edges ---
 
 // Integers of one micro-batch, in the input slot of the stage it goes to.

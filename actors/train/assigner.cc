@@ -21,6 +21,11 @@ void Assigner::connect_to(std::vector<std::vector<actor::Ref>> replicas) {
   replicas_ = std::move(replicas);
 }
 
+void Assigner::started() {
+  names_ = {.progress = name_for("progress"), .replicas = {}};
+  for (const auto& processes : replicas_) names_.replicas.push_back(processes.empty() ? trace::Name() : name_for(processes.front().name()));
+}
+
 void Assigner::asked(MicroBatchAsked message) {
   const auto replica = static_cast<std::size_t>(message.replica);
   TROUPE_CHECK(replica < asks_.size()) << "a question of replica " << message.replica << " of " << asks_.size();
@@ -90,7 +95,12 @@ void Assigner::answer(int replica, std::int32_t micro_batch, bool last) {
 
 void Assigner::show_state() {
   const bool waits = std::find(asks_.begin(), asks_.end(), true) != asks_.end();
-  set_state(waits ? trace::State::kReady : trace::State::kIdle, {}, step_.value);
+  const auto computes = static_cast<std::size_t>(std::find(asks_.begin(), asks_.end(), false) - asks_.begin());
+  if (waits && computes < asks_.size()) {
+    set_state(trace::State::kWaitingForInput, names_.progress, step_.value, names_.replicas[computes]);
+  } else {
+    set_state(trace::State::kIdle, {}, step_.value);
+  }
 }
 
 }  // namespace troupe::actors

@@ -34,6 +34,7 @@ class Assigner : public actor::Actor {
 
  private:
   struct Reconsider {};
+  void started() override;
   void asked(MicroBatchAsked message);
   void reconsider(Reconsider message);
   void open(StepId step);
@@ -50,6 +51,10 @@ class Assigner : public actor::Actor {
   std::vector<StepId> ended_;      // by replica: the latest step whose share it knows to be complete
   std::vector<std::int32_t> given_; // by replica: of the step after that
   bool timer_ = false;
+  struct {
+    trace::Name progress;
+    std::vector<trace::Name> replicas;  // the agents of their first processes
+  } names_;
 };
 
 }  // namespace troupe::actors

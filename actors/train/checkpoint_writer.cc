@@ -72,6 +72,8 @@ CheckpointWriter::CheckpointWriter(Setup setup)
   on(&CheckpointWriter::begun);
   on(&CheckpointWriter::write_shard);
   on(&CheckpointWriter::shard_written);
+  on(&CheckpointWriter::file_written);
+  on(&CheckpointWriter::save_ended);
 }
 
 void CheckpointWriter::connect_to(actor::Ref ledger, std::vector<actor::Ref> writers) {
@@ -79,26 +81,29 @@ void CheckpointWriter::connect_to(actor::Ref ledger, std::vector<actor::Ref> wri
   writers_ = std::move(writers);
 }
 
+void CheckpointWriter::started() {
+  names_ = {.snapshot = name_for("snapshot"), .folder = name_for("folder"), .file = name_for("file"), .commit = name_for("commit"), .writers = {}};
+  for (const auto& writer : writers_) names_.writers.push_back(name_for(writer.name()));
+}
+
 void CheckpointWriter::save_requested(SaveRequested message) {
   TROUPE_CHECK(!requested_) << "a save of step " << message.state.step << " was asked while step " << requested_->step << " is being written";
   requested_ = message.state;
   begin_when_complete();
+  show_state();
 }
 
 void CheckpointWriter::snapshot_taken(SnapshotTaken message) {
-  if (message.step != snapshot_) taken_ = 0;
+  if (message.step != snapshot_) taken_.clear();
   snapshot_ = message.step;
-  ++taken_;
+  taken_.push_back(message.block);
   begin_when_complete();
   write_when_complete();
+  show_state();
 }
 
 void CheckpointWriter::begin_when_complete() {
-  if (!requested_ || snapshot_ != requested_->step || taken_ < own_) {
-    set_state(trace::State::kWaitingForInput, {}, static_cast<std::int64_t>(taken_));
-    return;
-  }
-  set_state(trace::State::kRunning, {}, requested_->step.value);
+  if (!requested_ || snapshot_ != requested_->step || taken_.size() < own_) return;
   begun_ns_ = now_ns();
   setup_.storage.notify([this, writer = self(), step = requested_->step](device::StreamContext&) {
     auto save = checkpoint::CheckpointSave::begin(setup_.disk, setup_.output, step);
@@ -108,25 +113,29 @@ void CheckpointWriter::begin_when_complete() {
 }
 
 void CheckpointWriter::begun(SaveBegun message) {
-  written_ = 0;
   first_failure_ = ok();
   if (!message.result.ok()) {
     send(ledger_, SaveDone{requested_->step, message.result, "", now_ns() - begun_ns_});
     requested_.reset();
+    show_state();
     return;
   }
+  written_.assign(writers_.size(), false);
   for (const auto& writer : writers_) send(writer, WriteShard{requested_->step});
+  show_state();
 }
 
 void CheckpointWriter::write_shard(WriteShard message) {
   asked_ = message.step;
   write_when_complete();
+  show_state();
 }
 
 void CheckpointWriter::write_when_complete() {
-  if (!asked_ || snapshot_ != *asked_ || taken_ < own_) return;
+  if (!asked_ || snapshot_ != *asked_ || taken_.size() < own_) return;
   const StepId step = *std::exchange(asked_, std::nullopt);
-  setup_.storage.notify([this, step, leader = writers_.front()](device::StreamContext&) {
+  writing_ = true;
+  setup_.storage.notify([this, step, leader = writers_.front(), own = self()](device::StreamContext&) {
     const auto write = [&]() -> Status {
       const auto folder = checkpoint::writing_folder(setup_.output, step);
       const auto sources = snapshot_sources(setup_.plan, setup_.shards);
@@ -135,7 +144,13 @@ void CheckpointWriter::write_when_complete() {
       return setup_.disk.write_file_durably(record_path(folder, setup_.rank.value), text).status();
     };
     leader.send(ShardWritten{step, setup_.rank, write()});
+    own.send(FileWritten{});
   });
+}
+
+void CheckpointWriter::file_written(FileWritten) {
+  writing_ = false;
+  show_state();
 }
 
 void CheckpointWriter::shard_written(ShardWritten message) {
@@ -144,14 +159,44 @@ void CheckpointWriter::shard_written(ShardWritten message) {
     first_failure_ = Status(message.result.code(), absl::StrCat(who, std::string(message.result.message())));
   }
   // All of them, also after a failure: nobody writes into the folder when it goes.
-  if (++written_ < writers_.size()) return;
+  written_.at(static_cast<std::size_t>(message.rank.value)) = true;
+  if (std::find(written_.begin(), written_.end(), false) != written_.end()) return show_state();
+  written_.clear();
+  committing_ = true;
+  show_state();
   const RunState state = *std::exchange(requested_, std::nullopt);
-  setup_.storage.notify([this, state, failure = first_failure_, began_ns = begun_ns_, ledger = ledger_](device::StreamContext&) {
+  setup_.storage.notify([this, state, failure = first_failure_, began_ns = begun_ns_, ledger = ledger_, own = self()](device::StreamContext&) {
     const Status result = failure.ok() ? commit(state) : failure;
     save_.reset();  // a failed save's folder goes
+    own.send(SaveEnded{});
     ledger.send(SaveDone{state.step, result, result.ok() ? checkpoint::final_folder(setup_.output, state.step) : "",
                          setup_.clock.now_ns() - began_ns});
   });
+}
+
+void CheckpointWriter::save_ended(SaveEnded) {
+  committing_ = false;
+  show_state();
+}
+
+// Empty where all blocks lie in their snapshot buffers.
+trace::Name CheckpointWriter::without_snapshot(StepId step) {
+  for (const auto& shard : setup_.shards) {
+    const bool taken = snapshot_ == step && std::find(taken_.begin(), taken_.end(), shard.block) != taken_.end();
+    if (!shard.copy && !taken) return name_for(shard_name(shard.block));
+  }
+  return {};
+}
+
+void CheckpointWriter::show_state() {
+  using trace::State;
+  const std::optional<StepId> step = requested_ ? requested_->step : asked_;
+  if (committing_ || writing_) return set_state(State::kRunning, committing_ ? names_.commit : names_.file, snapshot_.value);
+  if (!step) return set_state(State::kIdle);
+  if (const trace::Name shard = without_snapshot(*step); shard.id != 0) return set_state(State::kWaitingForInput, names_.snapshot, step->value, shard);
+  const auto missing = static_cast<std::size_t>(std::find(written_.begin(), written_.end(), false) - written_.begin());
+  if (missing == written_.size()) return set_state(State::kRunning, names_.folder, step->value);
+  set_state(State::kWaitingForInput, names_.file, step->value, names_.writers[missing]);
 }
 
 // On the storage stream.

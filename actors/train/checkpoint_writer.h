@@ -4,6 +4,7 @@
 // Acts:  SaveRequested and SnapshotTaken of every block -> the folder is made -> WriteShard to the other writers; each writes its file
 //        (models/checkpoint) -> ShardWritten -> manifest, marker, rename -> prune -> SaveDone to the ledger, whatever became of it: a full
 //        disk ends a save, not the run.
+// Says: which block's snapshot or which rank's file it waits for, and what it does on the storage stream.
 // Holds: the shards' snapshot buffers between SnapshotTaken and its file's end.
 #pragma once
 
@@ -43,6 +44,15 @@ class CheckpointWriter : public actor::Actor {
   struct SaveBegun {
     Status result;
   };
+  // Our own file is written, or could not be.
+  struct FileWritten {};
+  // The save that we led has ended.
+  struct SaveEnded {};
+  void started() override;
+  void file_written(FileWritten message);
+  void save_ended(SaveEnded message);
+  trace::Name without_snapshot(StepId step);
+  void show_state();
   bool leads() const { return setup_.rank.value == 0; }
   void save_requested(SaveRequested message);
   void snapshot_taken(SnapshotTaken message);
@@ -58,13 +68,18 @@ class CheckpointWriter : public actor::Actor {
   actor::Ref ledger_;
   std::vector<actor::Ref> writers_;
   StepId snapshot_;                          // of this step ...
-  std::size_t taken_ = 0;                    // ... so many blocks lie in their snapshot buffers
+  std::vector<BlockIndex> taken_;            // ... these blocks lie in their snapshot buffers
   std::optional<StepId> asked_;              // to write our file of this step
   // The leader's:
   std::optional<RunState> requested_;        // being saved
   std::int64_t begun_ns_ = 0;
-  std::size_t written_ = 0;                  // files
+  std::vector<bool> written_;                // files, by rank; none while there is no folder
   Status first_failure_;
+  bool writing_ = false, committing_ = false;
+  struct {
+    trace::Name snapshot, folder, file, commit;
+    std::vector<trace::Name> writers;
+  } names_;
   std::optional<checkpoint::CheckpointSave> save_;  // touched on the storage stream only
 };
 

@@ -26,6 +26,7 @@ void DeviceLoop::run(RunTask message) {
 void DeviceLoop::open(OpenGate message) {
   task::TaskRun* waiting = message.gate->open();
   if (!waiting) return;
+  std::erase(at_gates_, waiting);
   waiting->resume();
   place(static_cast<DeviceTask&>(*waiting));
   fill();
@@ -36,7 +37,10 @@ void DeviceLoop::place(DeviceTask& task) {
     send(task.owner(), TaskDone{task.token(), stream_.record()});
     return;
   }
-  if (task.at_gate()) return;  // OpenGate brings it back
+  if (task.at_gate()) {  // OpenGate brings it back
+    at_gates_.push_back(&task);
+    return;
+  }
   TROUPE_CHECK(task.turn() != nullptr) << "a task of " << task.owner().name() << " waits for something that is neither turn nor gate";
   ready_.push(task.turn()->key, &task);
 }
@@ -59,7 +63,16 @@ void DeviceLoop::fill() {
     });
     place(task);
   }
-  set_state(enqueued_ > 0 ? trace::State::kRunning : trace::State::kIdle, {}, static_cast<std::int64_t>(ready_.size()));
+  show_state();
+}
+
+void DeviceLoop::show_state() {
+  if (enqueued_ > 0) return set_state(trace::State::kRunning, {}, static_cast<std::int64_t>(ready_.size()));
+  if (at_gates_.empty()) return set_state(trace::State::kIdle);
+  const std::string* by = at_gates_.front()->gate()->opened_by;
+  const auto [opener, fresh] = openers_.try_emplace(by);
+  if (fresh && by != nullptr) opener->second = name_for(*by);
+  set_state(trace::State::kWaitingForInput, {}, -1, opener->second);
 }
 
 void DeviceLoop::completed(OperationCompleted message) {

@@ -14,6 +14,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "runtime/actor/actor.h"
 #include "runtime/device/stream.h"
@@ -69,11 +72,14 @@ class DeviceLoop : public actor::Actor {
   void place(DeviceTask& task);
   void fill();
   bool room() const;
+  void show_state();
 
   device::Stream& stream_;
   const Clock& clock_;
   const int max_operations_;
   task::ReadyQueue ready_;
+  std::vector<const DeviceTask*> at_gates_;
+  std::map<const std::string*, trace::Name> openers_;  // of gates
   int enqueued_ = 0;               // operations not completed
   std::int64_t enqueued_ns_ = 0;   // their estimate
   std::int64_t last_completed_ns_ = 0;

@@ -13,10 +13,15 @@ BatchFeed::Setup with_samples(BatchFeed::Setup feed) {
 }  // namespace
 
 Evaluator::Evaluator(Setup setup)
-    : replica_(setup.replica), replicas_(setup.replicas), feed_(*this, with_samples(std::move(setup.feed))) {
+    : replica_(setup.replica), replicas_(setup.replicas), stages_(std::move(setup.stages)), feed_(*this, with_samples(std::move(setup.feed))) {
   on(&Evaluator::requested);
   on(&Evaluator::batch_read);
   feed_.on_credit(&Evaluator::go_on);
+}
+
+void Evaluator::started() {
+  names_ = {.read = name_for("read"), .evaluation = name_for("evaluation"), .stages = {}};
+  for (const auto& stage : stages_) names_.stages.push_back(name_for(stage));
 }
 
 void Evaluator::requested(EvaluationRequested message) {
@@ -43,9 +48,17 @@ void Evaluator::go_on() {
                       .last = next_ + 1 == batches_};
   };
   while (next_ < batches_ && feed_.read(place(), self())) ++next_;
-  set_state(feed_.pending() ? trace::State::kRunning
-            : next_ < batches_ ? trace::State::kWaitingForCredit : trace::State::kIdle,
-            {}, asked_.step.value);
+  show_state();
+}
+
+void Evaluator::show_state() {
+  using trace::State;
+  if (feed_.pending()) return set_state(State::kRunning, names_.read, asked_.step.value);
+  if (next_ < batches_) return set_state(State::kWaitingForCredit, feed_.out(0).trace_name());
+  for (int stage = static_cast<int>(names_.stages.size()); stage-- > 0;) {
+    if (feed_.with_stage(stage) > 0) return set_state(State::kWaitingForInput, names_.evaluation, asked_.step.value, names_.stages[static_cast<std::size_t>(stage)]);
+  }
+  set_state(State::kIdle);
 }
 
 }  // namespace troupe::actors

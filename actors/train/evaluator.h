@@ -19,20 +19,28 @@ class Evaluator : public actor::Actor {
   struct Setup {
     BatchFeed::Setup feed;   // its `samples` is set here
     int replica = 0, replicas = 1;
+    std::vector<std::string> stages{};  // the actors that the feed goes to
   };
   explicit Evaluator(Setup setup);
   BatchFeed& feed() { return feed_; }
 
  private:
+  void started() override;
+  void show_state();
   void requested(EvaluationRequested message);
   void batch_read(BatchRead message);
   void go_on();
 
   const int replica_, replicas_;
+  const std::vector<std::string> stages_;
   BatchFeed feed_;
   EvaluationRequested asked_;
   int batches_ = 0;  // of those asked for, this replica's
   int next_ = 0;     // to be read; batches_ when there is none
+  struct {
+    trace::Name read, evaluation;
+    std::vector<trace::Name> stages;
+  } names_;
 };
 
 }  // namespace troupe::actors

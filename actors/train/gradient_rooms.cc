@@ -19,7 +19,7 @@ void GradientRooms::wanted(GradientRoomWanted message) {
   Kind& kind = of(message.kind);
   TROUPE_CHECK(!kind.rooms.empty()) << name() << " has no room of that kind";
   message.gate->kind = message.kind;
-  kind.queue.push_back(message.gate);
+  kind.queue.push_back(message);
   grant(kind);
 }
 
@@ -27,21 +27,29 @@ void GradientRooms::left(GradientRoomLeft message) {
   Kind& kind = of(message.kind);
   TROUPE_CHECK(std::find(kind.free.begin(), kind.free.end(), message.room) == kind.free.end()) << name() << ": room " << message.room << " was left twice";
   kind.free.push_back(message.room);
+  std::erase_if(kind.given, [&message](const auto& given) { return given.first == message.room; });
   grant(kind);
 }
 
 void GradientRooms::grant(Kind& kind) {
   while (!kind.queue.empty() && !kind.free.empty()) {
-    GradientGate* gate = kind.queue.front();
+    const auto [of, block, gate] = kind.queue.front();
     kind.queue.pop_front();
     gate->room = kind.free.back();
     kind.free.pop_back();
+    kind.given.emplace_back(gate->room, block);
     gate->flat = kind.rooms[static_cast<std::size_t>(gate->room)];
     send(device_, OpenGate{gate});
   }
-  std::int64_t waiting = 0;
-  for (const Kind& each : kinds_) waiting += static_cast<std::int64_t>(each.queue.size());
-  set_state(waiting > 0 ? trace::State::kWaitingForCollective : trace::State::kIdle, {}, waiting);
+  show_state();
+}
+
+void GradientRooms::show_state() {
+  for (const Kind& kind : kinds_) {
+    if (kind.queue.empty()) continue;
+    return set_state(trace::State::kWaitingForInput, room_, static_cast<std::int64_t>(kind.queue.size()), name_for(shard_name(kind.given.front().second)));
+  }
+  set_state(trace::State::kIdle);
 }
 
 }  // namespace troupe::actors

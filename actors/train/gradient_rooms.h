@@ -5,6 +5,7 @@
 //        GradientRoomLeft -> it is free.
 // Holds: the rooms. All passes of a stage ask in one order, the same on all replicas (plan/rooms.h), and a room is left when all replicas have
 //        reduced what was in it: the slowest replica always finds one.
+// Says: while somebody waits for a room, which shard has the one that was given out first.
 // Invariants: as many in use as there are (GradientRoomsTest.HandsOutEachRoomOnce).
 #pragma once
 
@@ -27,6 +28,7 @@ class GradientGate : public task::Gate {
 
 struct GradientRoomWanted {
   plan::GradientRoom kind = plan::GradientRoom::kLayer;
+  BlockIndex block;
   GradientGate* gate = nullptr;  // outlives its opening
 };
 struct GradientRoomLeft {
@@ -56,15 +58,19 @@ class GradientRooms : public actor::Actor {
   struct Kind {
     std::vector<device::TensorView> rooms;
     std::vector<int> free;
-    std::deque<GradientGate*> queue;
+    std::deque<GradientRoomWanted> queue;
+    std::deque<std::pair<int, BlockIndex>> given;  // rooms, in their order
   };
+  void started() override { room_ = name_for("room"); }
   void wanted(GradientRoomWanted message);
   void left(GradientRoomLeft message);
   void grant(Kind& kind);
+  void show_state();
   Kind& of(plan::GradientRoom kind) { return kinds_[static_cast<std::size_t>(kind)]; }
 
   actor::Ref device_;
   std::array<Kind, plan::kGradientRooms> kinds_;
+  trace::Name room_;
 };
 
 }  // namespace troupe::actors

@@ -1,5 +1,6 @@
 #include "actors/train/ledger.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -14,9 +15,14 @@ Ledger::Ledger(Setup setup)
       guard_(setup_.job.spike, state_.loss_average, state_.averaged, state_.skipped_in_a_row),
       losses_(static_cast<std::size_t>(setup_.plan.replicas)),
       norms_(setup_.plan.blocks.size(),
-             std::vector<std::optional<double>>(setup_.plan.share(0).splits_optimizer() ? losses_.size() : 1)) {
+             std::vector<std::optional<double>>(setup_.plan.share(0).splits_optimizer() ? losses_.size() : 1)),
+      updated_(static_cast<std::size_t>(setup_.plan.placement.world())) {
   saved_step_ = state_.step.value;
   hold_after_ = setup_.hold_after;
+  part_of_block_.resize(norms_.size());
+  for (int part = 0; part < setup_.plan.placement.parts; ++part) {
+    for (const auto& layout : setup_.plan.blocks_of(part)) part_of_block_[static_cast<std::size_t>(layout.block.value)] = part;
+  }
   on(&Ledger::replica_updated);
   on(&Ledger::loss_measured);
   on(&Ledger::norm_measured);
@@ -37,7 +43,11 @@ void Ledger::connect_to(std::vector<actor::Ref> replicas, actor::Ref writer, act
 }
 
 void Ledger::started() {
-  names_ = {name_for("evaluation"), name_for("loss"), name_for("norms"), name_for("updates"), name_for("save"), name_for("report")};
+  names_ = {.weights = name_for("weights"), .evaluation = name_for("evaluation"), .loss = name_for("loss"), .norms = name_for("norms"),
+            .updates = name_for("updates"), .save = name_for("save"), .report = name_for("report"), .replicas = {},
+            .writer = name_for(writer_.name()), .reporter = name_for(reporter_.name())};
+  for (const auto& replica : replicas_) names_.replicas.push_back(name_for(replica.name()));
+  show_state();
 }
 
 void Ledger::replica_updated(ReplicaUpdated message) {
@@ -47,9 +57,20 @@ void Ledger::replica_updated(ReplicaUpdated message) {
   }
   TROUPE_CHECK(open_ && decided_ && message.step == report_.step)
       << "rank " << message.rank << " updated for step " << message.step << " out of turn";
-  if (++updated_ < static_cast<int>(replicas_.size())) return;
-  updated_ = 0;
-  close();
+  if (all_updated(message.rank)) close();
+}
+
+bool Ledger::all_updated(Rank rank) {
+  auto&& updated = updated_.at(static_cast<std::size_t>(rank.value));
+  TROUPE_CHECK(!updated) << "rank " << rank << " updated twice for step " << report_.step;
+  updated = true;
+  if (++updates_known_ < static_cast<int>(replicas_.size())) {
+    show_state();
+    return false;
+  }
+  updated_.assign(updated_.size(), false);
+  updates_known_ = 0;
+  return true;
 }
 
 // The weights of the start are there.
@@ -65,8 +86,7 @@ void Ledger::replica_ready(const ReplicaUpdated& message) {
                                                     "file and the same overrides")));
     return;
   }
-  if (++updated_ < static_cast<int>(replicas_.size())) return;
-  updated_ = 0;
+  if (!all_updated(message.rank)) return;
   ready_ = true;
   after_close();
 }
@@ -81,6 +101,7 @@ void Ledger::open_next() {
   losses_known_ = 0;
   for (auto& block : norms_) block.assign(block.size(), std::nullopt);
   norms_known_ = 0;
+  norms_seen_ = 0;
   opened_ns_ = now_ns();
   evaluation_wait_ns_ = 0;
   if (setup_.seen != nullptr) setup_.seen->opened(opened_ns_);
@@ -113,9 +134,9 @@ void Ledger::fed(StepFed message) {
 }
 
 void Ledger::decide_if_known() {
-  if (!open_ || decided_ || !measured()) return;
-  if (unreported_) {  // its evaluation's weights must stay until it is done
-    if (!held_up_ns_) held_up_ns_ = now_ns();
+  if (!open_ || decided_) return;
+  if (!measured() || unreported_) {  // its evaluation's weights must stay until it is done
+    if (measured() && !held_up_ns_) held_up_ns_ = now_ns();
     show_state();
     return;
   }
@@ -261,7 +282,10 @@ void Ledger::evaluated(EvaluationMeasured message) {
     batch = message.totals[i];
     ++evaluated_known_;
   }
-  if (evaluated_known_ < evaluated_.size()) return;
+  if (evaluated_known_ < evaluated_.size()) {
+    show_state();
+    return;
+  }
   for (const auto& batch : evaluated_) evaluation_.loss += batch->loss, evaluation_.tokens += batch->tokens;
   const auto known = evaluation_begin_ + static_cast<std::int32_t>(evaluated_.size());
   if (known < setup_.plan.evaluation_batches) {
@@ -315,22 +339,51 @@ void Ledger::stop_asked(StopRequested message) {
 
 void Ledger::stop_requested() { stop(); }
 
+trace::Name Ledger::without_loss() const {
+  const auto replica = std::find(losses_.begin(), losses_.end(), std::nullopt) - losses_.begin();
+  const auto& placement = setup_.plan.placement;
+  return names_.replicas.at(static_cast<std::size_t>(placement.rank_of(static_cast<int>(replica), placement.parts - 1).value));
+}
+
+trace::Name Ledger::without_norm() {
+  const std::size_t replicas = norms_.front().size();
+  const auto block = [&] { return norms_.size() - 1 - norms_seen_ / replicas; };  // backwards, as they are measured
+  while (norms_[block()][norms_seen_ % replicas]) ++norms_seen_;
+  return names_.replicas.at(static_cast<std::size_t>(
+      setup_.plan.placement.rank_of(static_cast<int>(norms_seen_ % replicas), part_of_block_[block()]).value));
+}
+
+trace::Name Ledger::without_update() const {
+  return names_.replicas.at(static_cast<std::size_t>(std::find(updated_.begin(), updated_.end(), false) - updated_.begin()));
+}
+
+trace::Name Ledger::without_evaluation() const {
+  const auto batch = static_cast<std::size_t>(std::find(evaluated_.begin(), evaluated_.end(), std::nullopt) - evaluated_.begin());
+  const auto& placement = setup_.plan.placement;
+  return names_.replicas.at(static_cast<std::size_t>(placement.rank_of(static_cast<int>(batch % losses_.size()), placement.parts - 1).value));
+}
+
+std::optional<Ledger::Awaited> Ledger::awaited() {
+  const Awaited report{.what = evaluating_ ? names_.evaluation : names_.report, .from = evaluating_ ? without_evaluation() : names_.reporter,
+                       .step = unreported_ ? unreported_->step : state_.step};
+  if (!ready_) return Awaited{names_.weights, without_update(), state_.step};
+  if (open_ && !decided_ && losses_known_ < static_cast<int>(losses_.size())) return Awaited{names_.loss, without_loss(), report_.step};
+  if (open_ && !decided_ && !measured()) return Awaited{names_.norms, without_norm(), report_.step};
+  if (open_ && !decided_ && unreported_) return report;
+  if (open_ && decided_) return Awaited{names_.updates, without_update(), report_.step};
+  if (!open_ && (unreported_ || reporting_)) return report;
+  if (!open_ && saving_) return Awaited{names_.save, names_.writer, state_.step};
+  return std::nullopt;
+}
+
 void Ledger::show_state() {
-  using trace::State;
-  if (open_ && unreported_ && measured()) {
-    set_state(State::kWaitingForInput, evaluating_ ? names_.evaluation : names_.report, report_.step.value);
-  } else if (open_ && losses_known_ < static_cast<int>(losses_.size())) {
-    set_state(State::kWaitingForInput, names_.loss, report_.step.value);
-  } else if (open_ && !decided_) {
-    set_state(State::kWaitingForInput, names_.norms, report_.step.value);
-  } else if (open_) {
-    set_state(State::kWaitingForInput, names_.updates, report_.step.value);
-  } else if (saving_) {
-    set_state(State::kWaitingForInput, names_.save, state_.step.value);
-  } else if (unreported_ || reporting_) {
-    set_state(State::kWaitingForInput, evaluating_ ? names_.evaluation : names_.report, state_.step.value);
+  const auto now = awaited();
+  if (shown_ && now == shown_) return;
+  shown_ = now;
+  if (now) {
+    set_state(trace::State::kWaitingForInput, now->what, now->step.value, now->from);
   } else {
-    set_state(State::kIdle);
+    set_state(trace::State::kIdle);
   }
 }
 

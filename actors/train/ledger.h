@@ -4,6 +4,7 @@
 //        the weights before -> StepDecided; all replicas updated -> the step is closed: report, snapshot, evaluation, next OpenStep or the end.
 // A step is decided once the reporter has taken the one before, which it does when it has written the one before that: a disk that stands still
 // holds the run up, nothing grows (Ledger.WaitsForTheReporterTwoStepsBehind). What it says to people it says on the terminal's stream.
+// Says: whom it waits for, the first of the processes that have not answered yet by their agent's name.
 // One save is in flight at a time: one that falls due meanwhile is put off to the first step that closes after SaveDone, and said.
 // Fails: when a replica begins elsewhere than the others, or with another config; when too many steps in a row were skipped; when the last save failed (the others are reported and the run goes on).
 // Threads: an actor's; connect_to before the System starts. Owns: the run's state (RunState) between checkpoints; plan, config and the compute
@@ -68,7 +69,19 @@ class Ledger : public actor::Actor {
   void start_save();
   int norms_due() const { return static_cast<int>(norms_.size() * norms_.front().size()); }
   bool measured() const { return losses_known_ == static_cast<int>(losses_.size()) && norms_known_ == norms_due(); }
+  bool all_updated(Rank rank);
   bool last_step() const { return stopping_ || state_.step.value >= setup_.job.training.steps; }
+  // What it waits for, and from whom.
+  struct Awaited {
+    trace::Name what, from;
+    StepId step;
+    bool operator==(const Awaited& other) const { return what.id == other.what.id && from.id == other.from.id && step == other.step; }
+  };
+  std::optional<Awaited> awaited();
+  trace::Name without_loss() const;
+  trace::Name without_norm();
+  trace::Name without_update() const;
+  trace::Name without_evaluation() const;
   void show_state();
 
   const Setup setup_;
@@ -84,7 +97,9 @@ class Ledger : public actor::Actor {
   std::int64_t evaluation_wait_ns_ = 0;        // of the open step, so spent
   std::vector<std::optional<LossTotal>> losses_;  // by replica
   std::vector<std::vector<std::optional<double>>> norms_;  // by block, and by replica where each holds a part
-  int losses_known_ = 0, norms_known_ = 0, updated_ = 0;
+  int losses_known_ = 0, norms_known_ = 0;
+  std::vector<bool> updated_;                  // by rank
+  int updates_known_ = 0;
   StepReport report_;                          // of the open step
   std::optional<StepReport> unreported_;       // closed; its evaluation is still going on, or the reporter writes the one before
   bool evaluating_ = false, reporting_ = false;
@@ -101,8 +116,13 @@ class Ledger : public actor::Actor {
   bool stopping_ = false, gives_up_ = false, finished_ = false;
   Status last_save_;
   struct {
-    trace::Name evaluation, loss, norms, updates, save, report;
-  } names_;                                    // of what it waits for
+    trace::Name weights, evaluation, loss, norms, updates, save, report;  // what it waits for
+    std::vector<trace::Name> replicas;                                    // by rank
+    trace::Name writer, reporter;
+  } names_;
+  std::vector<int> part_of_block_;             // in which process of a replica it is measured
+  std::size_t norms_seen_ = 0;                 // all before are known, of the blocks from the last to the first
+  std::optional<Awaited> shown_;
 };
 
 }  // namespace troupe::actors

@@ -26,11 +26,41 @@ void ParameterShard::connect_to(actor::Ref device, actor::Ref replica, actor::Re
   across_ = std::move(across);
 }
 
-void ParameterShard::started() { run(publish(), Work::kPublish); }
+void ParameterShard::started() {
+  gradient_ = name_for("gradient");
+  stage_name_ = name_for(setup_.stage);
+  device_name_ = name_for(device_.name());
+  if (replicas_) replicas_name_ = name_for(replicas_.name());
+  if (across_) across_name_ = name_for(across_.name());
+  if (setup_.both_uses) both_uses_name_ = name_for(setup_.both_uses.name());
+  run(publish(), Work::kPublish);
+}
+
+void ParameterShard::show_state() {
+  using trace::State;
+  if (task_) {
+    set_state(State::kReady, {}, -1, device_name_);
+  } else if (!reducing_.empty()) {
+    const auto& [id, sum] = *reducing_.begin();
+    set_state(State::kWaitingForCollective, name_for(what(sum)), id.value, sum.across ? across_name_ : replicas_name_);
+  } else if (joining_) {
+    set_state(State::kWaitingForCollective, name_for(absl::StrCat("both uses of block ", setup_.layout.block.value)), joining_->value, both_uses_name_);
+  } else if (summed_) {
+    set_state(State::kIdle);
+  } else {
+    set_state(State::kWaitingForInput, gradient_, step_.value + 1, stage_name_);
+  }
+}
+
+std::string ParameterShard::what(const Sum& sum) const {
+  return absl::StrCat(sum.use == plan::GradientUse::kProjection ? "projection's gradient of block " : "gradient of block ", setup_.layout.block.value,
+                      sum.across ? " across the groups" : "");
+}
 
 void ParameterShard::run(task::Task<> body, Work work) {
   next_.push_back({std::move(body), work});
   start_next();
+  show_state();
 }
 
 void ParameterShard::start_next() {
@@ -70,9 +100,9 @@ void ParameterShard::reduce(const Sum& sum) {
                                           .type = sum.flat.type(), .data = static_cast<std::byte*>(sum.flat.raw()),
                                           .parts = setup_.share.parts(setup_.layout.elements, sum.range.begin, sum.range.end),
                                           .sparse = is_sparse(sum),
-                                          .what = absl::StrCat(projection ? "projection's gradient of block " : "gradient of block ",
-                                                               setup_.layout.block.value)},
+                                          .what = what(sum)},
                            .asker = self()});
+  show_state();
 }
 
 void ParameterShard::reduce_across(const Sum& sum) {
@@ -82,14 +112,15 @@ void ParameterShard::reduce_across(const Sum& sum) {
   if (begin == end) return reduced(sum);
   const TensorView own = sum.flat.rows(begin - sum.range.begin, end - sum.range.begin);
   const auto id = operation(sum.step, sum.micro_batch, projection ? Over::kProjectionAcross : Over::kGradientAcross);
-  reducing_.emplace(id, sum);
+  Sum between = sum;
+  between.across = true;
+  reducing_.emplace(id, between);
   send(across_, CollectiveRequested{.operation = id,
                                     .collective = {.kind = comm::CollectiveKind::kAllReduce, .type = own.type(),
                                                    .data = static_cast<std::byte*>(own.raw()),
                                                    .parts = comm::Parts::equal(end - begin, setup_.share.groups()),
                                                    .sparse = is_sparse(sum),
-                                                   .what = absl::StrCat(projection ? "projection's gradient of block " : "gradient of block ",
-                                                                        setup_.layout.block.value, " across the groups")},
+                                                   .what = what(between)},
                                     .asker = self()});
 }
 
@@ -105,7 +136,10 @@ comm::OperationId ParameterShard::operation(StepId step, MicroBatchId micro_batc
 
 void ParameterShard::collective_done(CollectiveDone message) {
   const auto over = static_cast<Over>(message.operation.value % kOvers);
-  if (over == Over::kBothUses) return complete(StepId(message.operation.value / kOvers / setup_.micro_batches / setup_.model.blocks()));
+  if (over == Over::kBothUses) {
+    joining_.reset();
+    return complete(StepId(message.operation.value / kOvers / setup_.micro_batches / setup_.model.blocks()));
+  }
   const auto done = reducing_.extract(message.operation);
   TROUPE_CHECK(!done.empty()) << name() << " knows nothing of operation " << message.operation;
   const bool group_only = over == Over::kGradient || over == Over::kProjectionGradient;
@@ -114,6 +148,7 @@ void ParameterShard::collective_done(CollectiveDone message) {
   } else {
     reduced(done.mapped());
   }
+  show_state();
 }
 
 void ParameterShard::reduced(const Sum& sum) {
@@ -141,6 +176,7 @@ void ParameterShard::summed(StepId step) {
   uses_summed_ = 0;
   const auto rows = held_rows();
   if (setup_.both_uses && rows.begin < rows.end) {
+    joining_ = operation(step, MicroBatchId(0), Over::kBothUses);
     run(join_uses(step), Work::kJoin);
   } else {
     complete(step);
@@ -189,6 +225,7 @@ void ParameterShard::task_done(TaskDone message) {
     send(replica_, ShardUpdated{step_, setup_.layout.block});
   }
   start_next();
+  show_state();
 }
 
 task::Turn ParameterShard::turn(StepId step, double bytes_per_element) const {

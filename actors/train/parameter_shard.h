@@ -9,6 +9,7 @@
 //        they are written;
 //        SnapshotRequested -> copy on the copy stream -> SnapshotTaken. The next update waits for that copy, by its event.
 // Holds: one snapshot at a time; the ledger asks for the next after SaveDone.
+// Says: waiting for its gradient from the stage, for a collective, for its turn on the device; idle while the ledger decides.
 // Invariants: no update before the norm of the whole step is known (ParameterShardTest.WaitsForTheDecision) and this replica's own sum is
 //        complete (ParameterShardTest.KeepsADecisionThatComesBeforeItsSum); a tied embedding's two sums
 //        are added once (ParameterShardTest.AddsTheTwoUsesOfATiedEmbeddingOnce), each reduced on its own, so that every ZeRO stage adds alike;
@@ -50,6 +51,7 @@ class ParameterShard : public actor::Actor {
     plan::ShardShare share{};          // of this replica
     // Where updates are split: called on the compute stream when the own part of the weights is as `step` left it.
     std::function<void(StepId step)> written{};
+    std::string stage{};               // the actor whose backward completes the gradient
     // Where a tied embedding's uses are in different processes: the group of the two.
     actor::Ref both_uses{};
   };
@@ -74,6 +76,7 @@ class ParameterShard : public actor::Actor {
     plan::GradientUse use = plan::GradientUse::kBlock;
     plan::GradientRange range;
     device::TensorView flat;
+    bool across = false;
   };
   struct Waiting {
     task::Task<> body;
@@ -88,6 +91,8 @@ class ParameterShard : public actor::Actor {
   void task_done(TaskDone message);
   void run(task::Task<> body, Work work);
   void start_next();
+  void show_state();
+  std::string what(const Sum& sum) const;
   void reduce(const Sum& sum);
   // Of a hybrid sharding: the own part, once it is the group's. Nothing is left to do where it is empty.
   void reduce_across(const Sum& sum);
@@ -116,11 +121,13 @@ class ParameterShard : public actor::Actor {
   std::deque<Waiting> next_;            // after task_, in order
   std::deque<Addend> addends_;          // in the order of their micro-batches
   std::map<comm::OperationId, Sum> reducing_;
+  std::optional<comm::OperationId> joining_;  // both uses, between two processes
   int uses_summed_ = 0;
   bool summed_ = false;     // the step's gradient is complete, and its norm being measured
   std::optional<StepDecided> early_decision_;
   device::Event updated_;   // the last update on the compute stream
   device::Event copied_;    // the last snapshot; empty before the first
+  trace::Name gradient_, stage_name_, device_name_, replicas_name_, across_name_, both_uses_name_;
 };
 
 }  // namespace troupe::actors

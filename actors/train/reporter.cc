@@ -66,7 +66,10 @@ Status cut_metrics(const std::string& path, StepId last) {
   return device::rename_durably(path + ".cut", path);
 }
 
-Reporter::Reporter(Setup setup) : setup_(std::move(setup)), tokens_(setup_.tokens) { on(&Reporter::closed); }
+Reporter::Reporter(Setup setup) : setup_(std::move(setup)), tokens_(setup_.tokens) {
+  on(&Reporter::closed);
+  on(&Reporter::line_written);
+}
 
 Reporter::~Reporter() = default;
 
@@ -77,12 +80,19 @@ void Reporter::closed(StepClosed message) {
                          .tokens_per_s = static_cast<double>(setup_.plan.tokens_per_step()) / step_s,
                          .mfu = setup_.peak_flops_per_s > 0 ? setup_.plan.flops_per_step / setup_.plan.placement.world() / step_s / setup_.peak_flops_per_s : 0};
   recent_step_s_ = recent_step_s_ == 0 ? step_s : 0.9 * recent_step_s_ + 0.1 * step_s;
-  setup_.metrics.notify([this, ledger = ledger_, step = line.report.step, json = line.to_json() + "\n"](device::StreamContext&) {
+  setup_.metrics.notify([this, reporter = self(), ledger = ledger_, step = line.report.step, json = line.to_json() + "\n"](device::StreamContext&) {
     write(json);
     ledger.send(StepWritten{step});
+    reporter.send(LineWritten{});
   });
+  ++unwritten_;
+  set_state(trace::State::kRunning, metrics_name_, line.report.step.value);
   show(line);
   if (setup_.on_step) setup_.on_step(line.report);
+}
+
+void Reporter::line_written(LineWritten) {
+  if (--unwritten_ == 0) set_state(trace::State::kIdle);
 }
 
 void Reporter::write(const std::string& line) {

@@ -54,7 +54,10 @@ class Reporter : public actor::Actor {
   void connect_to(actor::Ref ledger) { ledger_ = std::move(ledger); }
 
  private:
+  struct LineWritten {};
+  void started() override { metrics_name_ = name_for("metrics"); }
   void closed(StepClosed message);
+  void line_written(LineWritten message);
   void show(const MetricsLine& line);
   std::string console_text(const MetricsLine& line) const;
   // On the metrics stream.
@@ -67,6 +70,8 @@ class Reporter : public actor::Actor {
   std::atomic<int> unshown_ = 0;            // steps, on the terminal's stream
   double recent_step_s_ = 0;                // moving average, for the time left
   bool complained_ = false;
+  int unwritten_ = 0;                       // lines, on the metrics stream
+  trace::Name metrics_name_;
 };
 
 }  // namespace troupe::actors

@@ -16,6 +16,7 @@ Source::Source(Setup setup)
       last_step_(setup.last_step),
       in_flight_(setup.in_flight),
       asks_(setup.asks),
+      assigner_(std::move(setup.assigner)),
       feed_(*this, with_samples(std::move(setup.feed), setup.layout)),
       next_read_{.step = setup.first_step, .micro_batch = MicroBatchId(0)},
       open_(StepId(setup.first_step.value - 1)) {
@@ -33,7 +34,7 @@ void Source::connect_to(actor::Ref replica, std::vector<actor::Ref> stages) {
 }
 
 void Source::started() {
-  assignment_ = name_for("assignment");
+  names_ = {.read = name_for("read"), .assignment = name_for("assignment"), .assigner = name_for(assigner_)};
   read_ahead();
 }
 
@@ -131,11 +132,11 @@ void Source::send_what_is_open() {
 void Source::show_state() {
   using trace::State;
   if (feed_.pending() && !feed_.has_read()) {
-    set_state(State::kRunning, {}, feed_.next().step.value);
-  } else if (feed_.pending()) {
-    set_state(State::kReady, {}, open_.value);
+    set_state(State::kRunning, names_.read, feed_.next().step.value);
+  } else if (feed_.pending() || (!share_ && next_read_.step.value > last_step_)) {
+    set_state(State::kIdle);  // until a step is opened
   } else if (share_) {
-    set_state(State::kWaitingForInput, assignment_, open_.value);
+    set_state(State::kWaitingForInput, names_.assignment, open_.value, names_.assigner);
   } else {
     set_state(State::kWaitingForCredit, feed_.out(0).trace_name());
   }

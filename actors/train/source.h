@@ -30,6 +30,7 @@ class Source : public actor::Actor {
     int in_flight = 1;             // micro-batches that the first stage works on at once; with fewer it could take one
     bool pulls = false;            // the assigner says which micro-batches
     bool asks = true;              // this one asks the assigner: the first stage is here
+    std::string assigner{};        // where replicas pull, who says which: NAME or NAME@RANK
   };
   explicit Source(Setup setup);
   // `stages`: those that the feed goes to.
@@ -54,6 +55,7 @@ class Source : public actor::Actor {
   const std::int64_t last_step_;
   const int in_flight_;
   const bool asks_;
+  const std::string assigner_;
   BatchFeed feed_;
   actor::Ref agent_;
   std::vector<actor::Ref> stages_;
@@ -63,7 +65,9 @@ class Source : public actor::Actor {
   std::int64_t waiting_since_ns_ = -1;
   std::int64_t waited_ns_ = 0;     // in the open step
   std::uint64_t sample_hash_ = 0;  // of the batches of the open step that were handed over
-  trace::Name assignment_;         // of what it waits for
+  struct {
+    trace::Name read, assignment, assigner;
+  } names_;
 };
 
 }  // namespace troupe::actors

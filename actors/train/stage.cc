@@ -52,8 +52,9 @@ void Stage::connect_to(actor::Ref device, actor::Ref ledger, actor::Ref source) 
 }
 
 void Stage::started() {
-  gradient_name_ = name_for(gradient_in.name());
-  activation_name_ = name_for(activation_in.name());
+  names_ = {.device = name_for(device_.name()), .batch = name_for(batch.name()), .activation = name_for(activation_in.name()),
+            .gradient = name_for(gradient_in.name()), .evaluation = name_for(evaluation_in.name())};
+  show_state();
 }
 
 void Stage::batch_arrived(Delivery<Batch> delivery) {
@@ -221,17 +222,21 @@ void Stage::evaluation_done(const device::Event& done) {
 void Stage::show_state() {
   using trace::State;
   if (forward_ || backward_ || evaluation_ || close_) {
-    set_state(State::kReady);
+    set_state(State::kReady, {}, -1, names_.device);
   } else if (!in_flight_.empty() && !shape_.first() && !gradient_out.ready() && (shape_.last() || !gradients_.empty())) {
     set_state(State::kWaitingForCredit, gradient_out.trace_name());
   } else if (!batches_.empty() && !shape_.last() && !free_slots_.empty() && !activation_out.ready()) {
     set_state(State::kWaitingForCredit, activation_out.trace_name());
   } else if (!in_flight_.empty() && !shape_.last()) {
-    set_state(State::kWaitingForInput, gradient_name_);
+    set_state(State::kWaitingForInput, names_.gradient);
   } else if (!batches_.empty() && !shape_.first()) {
-    set_state(State::kWaitingForInput, activation_name_);
+    set_state(State::kWaitingForInput, names_.activation);
+  } else if (!evaluation_batches_.empty() && !shape_.first() && evaluations_.empty()) {
+    set_state(State::kWaitingForInput, names_.evaluation);
+  } else if (!evaluation_batches_.empty() && !shape_.last() && !evaluation_out.ready()) {
+    set_state(State::kWaitingForCredit, evaluation_out.trace_name());
   } else {
-    set_state(State::kIdle);
+    set_state(State::kWaitingForInput, names_.batch);
   }
 }
 

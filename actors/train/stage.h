@@ -138,7 +138,9 @@ class Stage : public actor::Actor {
   std::optional<ShareEnded> share_;                 // told, and not all of it computed yet
   std::int32_t computed_ = 0;                       // micro-batches of the step
   Flight* forwarding_ = nullptr;
-  trace::Name gradient_name_, activation_name_;    // of what it waits for
+  struct {
+    trace::Name device, batch, activation, gradient, evaluation;
+  } names_;                                        // of what it waits for
 };
 
 }  // namespace troupe::actors

@@ -14,7 +14,9 @@ task::Gate& Stage::WeightsWalk::of(BlockIndex block) {
   if (!gates_) return open_;
   for (const std::size_t end = next_ + static_cast<std::size_t>(stage_.plan_.prefetch); asked_ < order_.size() && asked_ < end; ++asked_) {
     const bool split = stage_.plan_.share(0).splits_weights(stage_.layout(order_[asked_]));
-    (split ? stage_.weight_rooms_ : stage_.whole_weights_).send(WeightsWanted{.block = order_[asked_], .step = step_, .gate = &gates_[asked_]});
+    const auto& from = split ? stage_.weight_rooms_ : stage_.whole_weights_;
+    gates_[asked_].opened_by = &from.name();
+    from.send(WeightsWanted{.block = order_[asked_], .step = step_, .gate = &gates_[asked_]});
   }
   return gates_[next_ - 1];
 }
@@ -37,7 +39,8 @@ Stage::GradientPlace::GradientPlace(const Stage& stage, const Flight& flight, Bl
   using plan::GradientRoom;
   const bool projection = use == plan::GradientUse::kProjection;
   const auto kind = projection ? GradientRoom::kProjection : block.value == 0 ? GradientRoom::kEmbedding : GradientRoom::kLayer;
-  stage.gradient_rooms_.send(GradientRoomWanted{.kind = kind, .gate = &gate_});
+  gate_.opened_by = &stage.gradient_rooms_.name();
+  stage.gradient_rooms_.send(GradientRoomWanted{.kind = kind, .block = range_.block, .gate = &gate_});
 }
 
 device::TensorView Stage::GradientPlace::flat() {

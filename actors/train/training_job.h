@@ -141,6 +141,7 @@ class TrainingJob {
   void expose(const Actors& all);
   void connect(const Actors& all);
   BlockTensorsOfStage resident_tensors(BlockIndex block) const;
+  std::vector<Rank> group_ranks() const;
   std::vector<Rank> machine_mates() const;
   WholeWeights& add_whole_weights(const actor::Ref& device);
   WeightRooms::Fetch fetches_weights() const;

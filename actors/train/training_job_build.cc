@@ -1,4 +1,6 @@
 // How a job's actors are made and joined, from what the plan says of this rank.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "actors/train/assigner.h"
 #include "actors/train/checkpoint_writer.h"
@@ -46,13 +48,15 @@ void TrainingJob::build() {
   system_ = std::make_unique<actor::System>(world_.system);
   make_streams();
   Actors all;
-  all.device = &system_->add<DeviceLoop>("device", *compute_, world_.clock, world_.max_operations);
+  all.device = &system_->add<DeviceLoop>(kDeviceName, *compute_, world_.clock, world_.max_operations);
   if (world_.transport) join_others(all);
   add_shards(all);
   add_stages(all);
   add_feeds(all);
-  all.replica = &system_->add<Replica>("replica", Replica::Setup{.share = share(), .rank = rank_, .first = part_ == 0,
-                                                                 .job = plan::fingerprint(job_)});
+  Replica::Setup agent{.share = share(), .rank = rank_, .first = part_ == 0, .job = plan::fingerprint(job_)};
+  if (plan_.stages_of(part_).back().last()) agent.last_stage = all.stages.back()->name();
+  for (const auto& memory : shards_) agent.blocks.push_back({.block = memory.block, .measured = !memory.copy});
+  all.replica = &system_->add<Replica>("replica", std::move(agent));
   replica_ = all.replica->self();
   all.writer = &system_->add<CheckpointWriter>(
       "checkpoint-writer", CheckpointWriter::Setup{.plan = plan_, .rank = rank_, .shards = shards_, .storage = *storage_, .disk = *disk_,
@@ -103,8 +107,8 @@ void TrainingJob::join_others(Actors& all) {
   };
   const auto& placement = plan_.placement;
   if (plan_.replicas > 1) {
-    std::vector<Rank> between, across;
-    for (int member = 0; member < share().members(); ++member) between.push_back(placement.rank_of(share().first_of_group() + member, part_));
+    const std::vector<Rank> between = group_ranks();
+    std::vector<Rank> across;
     for (int group = 0; group < share().groups(); ++group) across.push_back(placement.rank_of(group * share().members() + share().member(), part_));
     all.replicas = add_group("replicas", kReplicas, between);
     if (across.size() > 1) all.across = add_group("across-groups", kAcross, across);
@@ -116,13 +120,20 @@ void TrainingJob::join_others(Actors& all) {
 
 void TrainingJob::add_shards(Actors& all) {
   for (auto& memory : shards_) {
+    const auto shapes = plan_.stages_of(part_);
+    const auto holder = std::find_if(shapes.begin(), shapes.end(), [&](const plan::StageShape& shape) {
+      return (shape.last() && (memory.copy || memory.block == plan_.model.head_block())) ||
+             (shape.first() && !memory.copy && memory.block.value == 0) ||
+             (memory.block >= shape.block(0) && memory.block < BlockIndex(shape.block(0).value + shape.layers()));
+    });
     all.shards.push_back(&system_->add<ParameterShard>(
-        absl::StrCat("shard-", memory.block.value),
+        shard_name(memory.block),
         ParameterShard::Setup{.model = plan_.model, .layout = plan_.layout_of(memory.block), .memory = memory, .kernels = world_.kernels,
                               .compute = *compute_, .copy = *copy_, .optimizer = job_.optimizer, .seed = seed(),
                               .restored = start_.step.value > 0, .start = start_.step,
                               .uses = plan::gradient_uses(plan_.model, memory.block, share()),
                               .micro_batches = plan_.micro_batches, .share = share(), .written = tells_written(memory.block, all.whole_weights),
+                              .stage = stage_name((holder == shapes.end() ? shapes.back() : *holder).index),
                               .both_uses = all.both_uses && memory.block.value == 0 ? all.both_uses->self() : actor::Ref()}));
   }
 }
@@ -154,7 +165,7 @@ void TrainingJob::add_stages(Actors& all) {
     }
     if (all.whole_weights) setup.whole_weights = all.whole_weights->self();
     add_rooms(i, all.device->self(), setup);
-    all.stages.push_back(&system_->add<Stage>(absl::StrCat("stage-", shape.index.value), std::move(setup)));
+    all.stages.push_back(&system_->add<Stage>(stage_name(shape.index), std::move(setup)));
   }
 }
 
@@ -177,13 +188,17 @@ void TrainingJob::add_feeds(Actors& all) {
                               .last_step = job_.training.steps,
                               .in_flight = plan_.stages_of(part_).front().in_flight,
                               .pulls = plan_.pulls,
-                              .asks = part_ == 0});
+                              .asks = part_ == 0,
+                              .assigner = !plan_.pulls ? "" : leads() ? "assigner" : "assigner@0"});
   if (!evaluates()) return;
+  std::vector<std::string> stages;
+  for (const auto* stage : all.stages) stages.push_back(stage->name());
   all.evaluator = &system_->add<Evaluator>(
       "evaluator", Evaluator::Setup{.feed = {.port = "batch-", .source = *validation_data_, .geometry = plan_.geometry, .samples = {},
                                              .loader = *loader_, .inputs = evaluation_inputs},
                                     .replica = replica_number_,
-                                    .replicas = plan_.replicas});
+                                    .replicas = plan_.replicas,
+                                    .stages = std::move(stages)});
 }
 
 // What only rank 0 has.
@@ -263,12 +278,18 @@ BlockTensorsOfStage TrainingJob::resident_tensors(BlockIndex block) const {
   return tensors;
 }
 
+// Of its group, with its part of the stages.
+std::vector<Rank> TrainingJob::group_ranks() const {
+  std::vector<Rank> ranks;
+  for (int member = 0; member < share().members(); ++member) ranks.push_back(plan_.placement.rank_of(share().first_of_group() + member, part_));
+  return ranks;
+}
+
 // Those of its group and its part of the stages that share its machine: they pull the same weights.
 std::vector<Rank> TrainingJob::machine_mates() const {
   std::vector<Rank> mates;
   const auto node = [this](Rank rank) { return world_.node_of.empty() ? 0 : world_.node_of[static_cast<std::size_t>(rank.value)]; };
-  for (int member = 0; member < share().members(); ++member) {
-    const Rank rank = plan_.placement.rank_of(share().first_of_group() + member, part_);
+  for (const Rank rank : group_ranks()) {
     if (node(rank) == node(rank_)) mates.push_back(rank);
   }
   return mates;
@@ -276,7 +297,7 @@ std::vector<Rank> TrainingJob::machine_mates() const {
 
 // This replica's part of every block is shown to the others of its group, who fetch it after each update.
 WholeWeights& TrainingJob::add_whole_weights(const actor::Ref& device) {
-  WholeWeights::Setup setup{.blocks = plan_.blocks, .share = share(), .weights = {}, .fetch = fetches_weights()};
+  WholeWeights::Setup setup{.blocks = plan_.blocks, .share = share(), .weights = {}, .fetch = fetches_weights(), .ranks = group_ranks()};
   setup.weights.resize(plan_.blocks.size());
   for (const auto& shard : shards_) {
     const auto own = shard.weights_of(shard.held_begin, shard.held_end);
@@ -312,7 +333,7 @@ void TrainingJob::add_rooms(std::size_t stage, const actor::Ref& device, Stage::
     auto& rooms = system_->add<WeightRooms>(
         absl::StrCat("weights-", stage_shape.index.value),
         WeightRooms::Setup{.blocks = plan_.blocks, .share = share(), .memory = memory, .keeps = shape.keeps_weights, .split = shape.split,
-                           .fetch = fetches_weights()});
+                           .fetch = fetches_weights(), .ranks = group_ranks()});
     rooms.connect_to(device);
     setup.weight_rooms = rooms.self();
   }

@@ -14,6 +14,12 @@ WeightRooms::WeightRooms(Setup setup) : setup_(std::move(setup)) {
   for (const auto& flat : setup_.memory.weights) rooms_.push_back({.flat = flat.view()});
 }
 
+void WeightRooms::started() {
+  weights_ = name_for("weights");
+  device_name_ = name_for(device_.name());
+  for (const Rank rank : setup_.ranks) owners_.push_back(name_for(absl::StrCat("@", rank.value)));
+}
+
 void WeightRooms::wanted(WeightsWanted message) {
   queue_.push_back(message);
   grant();
@@ -34,7 +40,8 @@ void WeightRooms::fetched(PartFetched message) {
                                                std::string(message.result.message()))));
     return;
   }
-  if (--room.missing > 0) return;
+  std::erase(room.missing, message.member);
+  if (!room.missing.empty()) return show_state();
   for (WeightsGate* gate : room.waiting) send(device_, OpenGate{gate});
   room.waiting.clear();
   grant();
@@ -52,8 +59,20 @@ void WeightRooms::grant() {
     enter(*room, next.gate);
     queue_.pop_front();
   }
-  const bool gathers = std::any_of(rooms_.begin(), rooms_.end(), [](const Room& room) { return room.missing > 0; });
-  set_state(gathers ? trace::State::kWaitingForCollective : trace::State::kIdle, {}, static_cast<std::int64_t>(queue_.size()));
+  show_state();
+}
+
+void WeightRooms::show_state() {
+  for (const Room& room : rooms_) {
+    if (room.missing.empty()) continue;
+    const auto owner = static_cast<std::size_t>(room.missing.front());
+    return set_state(trace::State::kWaitingForInput, weights_, room.block.value, owner < owners_.size() ? owners_[owner] : trace::Name());
+  }
+  if (queue_.empty()) {
+    set_state(trace::State::kIdle);
+  } else {
+    set_state(trace::State::kReady, {}, -1, device_name_);  // what computes with the rooms' weights
+  }
 }
 
 WeightRooms::Room* WeightRooms::room_with(BlockIndex block, StepId step) {
@@ -66,7 +85,7 @@ WeightRooms::Room* WeightRooms::free_room(BlockIndex block) {
   Room* best = nullptr;
   for (std::size_t i = 0; i < rooms_.size(); ++i) {
     Room& room = rooms_[i];
-    if (room.users > 0 || room.missing > 0 || (setup_.keeps && setup_.split[i] != block)) continue;
+    if (room.users > 0 || !room.missing.empty() || (setup_.keeps && setup_.split[i] != block)) continue;
     if (!best || room.left < best->left) best = &room;
   }
   return best;
@@ -77,12 +96,14 @@ void WeightRooms::gather(Room& room, BlockIndex block, StepId step) {
   room.step = step;
   const int index = static_cast<int>(&room - rooms_.data());
   const auto parts = setup_.share.parts(setup_.blocks[static_cast<std::size_t>(block.value)].elements);
-  for (int member = 0; member < parts.members(); ++member) room.missing += parts.size(member) > 0 ? 1 : 0;
+  for (int member = 0; member < parts.members(); ++member) {
+    if (parts.size(member) > 0) room.missing.push_back(member);
+  }
   for (int member = 0; member < parts.members(); ++member) {
     if (parts.size(member) == 0) continue;
     const auto part = room.flat.rows(parts.begin(member), parts.end(member));
     setup_.fetch(block, member, StepId(step.value - 1), {static_cast<std::byte*>(part.raw()), static_cast<std::size_t>(part.bytes())},
-                 [self = self(), index](Status result) { self.send(PartFetched{index, std::move(result)}); });
+                 [self = self(), index, member](Status result) { self.send(PartFetched{index, member, std::move(result)}); });
   }
 }
 
@@ -90,7 +111,7 @@ void WeightRooms::enter(Room& room, WeightsGate* gate) {
   ++room.users;
   gate->room = static_cast<int>(&room - rooms_.data());
   gate->flat = weights_in(room);
-  if (room.missing > 0) {
+  if (!room.missing.empty()) {
     room.waiting.push_back(gate);
   } else {
     send(device_, OpenGate{gate});

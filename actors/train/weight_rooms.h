@@ -6,6 +6,7 @@
 // Holds: the rooms; requests beyond them wait, first come first served. A pass asks in the order in which it computes and leaves a room before
 //        it waits for the next but one, and whoever is in a room needs nobody else's: nothing waits in a circle. Other ranks of this machine take
 //        weights out of a room too; the next gather into it waits while they do, which is for the link only (comm/slices/README.md).
+// Says: which rank's part of a block is on its way, or that it waits for the device to leave a room.
 // Fails: when a part cannot be fetched: its owner is gone. The cause names it.
 // Invariants: never more gathered than there are rooms (WeightRoomsTest.ManyWantsShareFewRooms); a room changes its block only when nobody is in it;
 //        the weights of another step are fetched anew (WeightRoomsTest.ANewStepIsFetchedAnew).
@@ -51,23 +52,27 @@ class WeightRooms : public actor::Actor {
     bool keeps = false;             // a room for each block: RoomShape::keeps_weights
     std::vector<BlockIndex> split;  // then: whose room is which
     Fetch fetch;
+    std::vector<Rank> ranks{};      // of the members
   };
   explicit WeightRooms(Setup setup);
   void connect_to(actor::Ref device) { device_ = std::move(device); }
 
  private:
   struct PartFetched {
-    int room = -1;
+    int room = -1, member = -1;
     Status result;
   };
   struct Room {
     device::TensorView flat;       // as large as the room
     BlockIndex block{-1};
     StepId step{-1};
-    int users = 0, missing = 0;    // parts that are on their way
+    int users = 0;
+    std::vector<int> missing{};    // members whose parts are on their way
     std::int64_t left = 0;         // when, in calls
     std::vector<WeightsGate*> waiting;
   };
+  void started() override;
+  void show_state();
   void wanted(WeightsWanted message);
   void left(WeightsLeft message);
   void fetched(PartFetched message);
@@ -83,6 +88,8 @@ class WeightRooms : public actor::Actor {
   std::vector<Room> rooms_;
   std::deque<WeightsWanted> queue_;
   std::int64_t calls_ = 0;
+  trace::Name weights_, device_name_;
+  std::vector<trace::Name> owners_;  // ranks of the members
 };
 
 }  // namespace troupe::actors

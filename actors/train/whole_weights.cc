@@ -1,5 +1,7 @@
 #include "actors/train/whole_weights.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/base/first_cause.h"
 
@@ -9,6 +11,11 @@ WholeWeights::WholeWeights(Setup setup) : setup_(std::move(setup)), blocks_(setu
   on(&WholeWeights::written);
   on(&WholeWeights::wanted);
   on(&WholeWeights::fetched);
+}
+
+void WholeWeights::started() {
+  weights_ = name_for("weights");
+  for (const Rank rank : setup_.ranks) owners_.push_back(name_for(absl::StrCat("@", rank.value)));
 }
 
 void WholeWeights::written(WeightsWritten message) {
@@ -24,20 +31,28 @@ void WholeWeights::fetch_next() {
     const auto& flat = setup_.weights[static_cast<std::size_t>(index.value)];
     const auto parts = setup_.share.parts(flat.elements());
     block.coming = step;
-    for (int member = 0; member < parts.members(); ++member) block.missing += member != setup_.share.member() && parts.size(member) > 0 ? 1 : 0;
+    for (int member = 0; member < parts.members(); ++member) {
+      if (member != setup_.share.member() && parts.size(member) > 0) block.missing.push_back(member);
+    }
     ++open_;
-    if (block.missing == 0) {
+    if (block.missing.empty()) {
       complete(block);
       continue;
     }
-    for (int member = 0; member < parts.members(); ++member) {
-      if (member == setup_.share.member() || parts.size(member) == 0) continue;
+    for (const int member : block.missing) {
       const auto part = flat.rows(parts.begin(member), parts.end(member));
       setup_.fetch(index, member, step, {static_cast<std::byte*>(part.raw()), static_cast<std::size_t>(part.bytes())},
-                   [self = self(), index = index](Status result) { self.send(PartFetched{index, std::move(result)}); });
+                   [self = self(), index = index, member](Status result) { self.send(PartFetched{index, member, std::move(result)}); });
     }
   }
-  set_state(open_ > 0 ? trace::State::kWaitingForCollective : trace::State::kIdle, {}, static_cast<std::int64_t>(queue_.size()));
+  show_state();
+}
+
+void WholeWeights::show_state() {
+  const auto fetched = std::find_if(blocks_.begin(), blocks_.end(), [](const Block& block) { return !block.missing.empty(); });
+  if (fetched == blocks_.end()) return set_state(trace::State::kIdle);
+  const auto owner = static_cast<std::size_t>(fetched->missing.front());
+  set_state(trace::State::kWaitingForInput, weights_, fetched - blocks_.begin(), owner < owners_.size() ? owners_[owner] : trace::Name());
 }
 
 void WholeWeights::fetched(PartFetched message) {
@@ -47,7 +62,8 @@ void WholeWeights::fetched(PartFetched message) {
     return;
   }
   Block& block = of(message.block);
-  if (--block.missing > 0) return;
+  std::erase(block.missing, message.member);
+  if (!block.missing.empty()) return show_state();
   complete(block);
   fetch_next();
 }

@@ -5,6 +5,7 @@
 //        they were written: the first block that a pass needs has the link first. WeightsWanted -> OpenGate once that block is complete.
 // Holds: no memory; parts go into the shards' weights, which nobody reads meanwhile: the passes of the step before have run when its norms
 //        are known, and the next ones wait here.
+// Says: which rank's part of a block is on its way.
 // Fails: when a part cannot be fetched: its owner is gone. The cause names it.
 // Invariants: no pass reads a block before all its parts are of its step (WholeWeightsTest.OpensWhenAllPartsAreThere).
 #pragma once
@@ -32,6 +33,7 @@ class WholeWeights : public actor::Actor {
     // [elements] of each block, of the compute type; empty where it is not whole, or not of this process
     std::vector<device::TensorView> weights;
     WeightRooms::Fetch fetch;
+    std::vector<Rank> ranks{};     // of the members
   };
   explicit WholeWeights(Setup setup);
   void connect_to(actor::Ref device) { device_ = std::move(device); }
@@ -39,14 +41,17 @@ class WholeWeights : public actor::Actor {
  private:
   struct PartFetched {
     BlockIndex block;
+    int member = -1;
     Status result;
   };
   struct Block {
     StepId complete{-1};
-    int missing = 0;               // parts that are on their way
+    std::vector<int> missing{};    // members whose parts are on their way
     StepId coming{-1};
     std::deque<WeightsWanted> waiting;
   };
+  void started() override;
+  void show_state();
   void written(WeightsWritten message);
   void wanted(WeightsWanted message);
   void fetched(PartFetched message);
@@ -59,6 +64,8 @@ class WholeWeights : public actor::Actor {
   std::vector<Block> blocks_;
   std::deque<WeightsWritten> queue_;
   int open_ = 0;                   // blocks that are being fetched
+  trace::Name weights_;
+  std::vector<trace::Name> owners_;  // ranks of the members
 };
 
 }  // namespace troupe::actors

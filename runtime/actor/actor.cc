@@ -97,8 +97,8 @@ void Actor::post_later(const detail::Parcel& parcel, std::chrono::nanoseconds de
   detail::post_parcel_later(in_its_handler(*cell_, "send_after()"), parcel, delay);
 }
 
-void Actor::set_state(trace::State state, trace::Name detail, std::int64_t number) {
-  probe().set_state(state, detail, number);
+void Actor::set_state(trace::State state, trace::Name detail, std::int64_t number, trace::Name from) {
+  probe().set_state(state, detail, number, from);
 }
 
 trace::Name Actor::name_for(const std::string& text) {

@@ -121,9 +121,10 @@ class Actor {
   // The whole job has reached its end: System::wait returns `result` once all actors have stopped.
   void finish_job(Status result = ok());
 
-  // What the inspector shows. `detail` from name_for(), made once, in started(); for an edge, its port's
-  // trace_name().
-  void set_state(trace::State state, trace::Name detail = {}, std::int64_t number = -1);
+  // What the inspector shows. `detail` and `from` from name_for(), made once, in started(); for an edge, its
+  // port's trace_name(). Who waits for others says for whom: SCHEMA.md, runtime/trace/waits.h. Who waits to be
+  // asked for something is idle.
+  void set_state(trace::State state, trace::Name detail = {}, std::int64_t number = -1, trace::Name from = {});
   trace::Name name_for(const std::string& text);
   // Nanoseconds of the system's clock: steady, or virtual in the deterministic world.
   std::int64_t now_ns() const;

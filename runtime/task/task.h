@@ -11,6 +11,7 @@
 
 #include <coroutine>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -87,6 +88,8 @@ struct Turn {
 // or data on its way. Opened once, where tasks are resumed (the device loop); it outlives the task's wait.
 class Gate {
  public:
+  const std::string* opened_by = nullptr;  // the name of the actor that will, for who looks inside
+
   Gate() = default;
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
@@ -121,14 +124,16 @@ class TaskRun {
   // Runs until the task waits for something or has ended.
   void resume() {
     turn_ = nullptr;
-    at_gate_ = false;
+    gate_ = nullptr;
     suspended_ = false;
     while (next_ && !suspended_) std::exchange(next_, {}).resume();
   }
   bool done() const { return done_; }
   // The turn it waits for; null when it is done or waits for something else.
   const Turn* turn() const { return turn_; }
-  bool at_gate() const { return at_gate_; }
+  bool at_gate() const { return gate_ != nullptr; }
+  // The gate it waits at, or null.
+  const Gate* gate() const { return gate_; }
 
  private:
   friend struct Turn;
@@ -139,7 +144,7 @@ class TaskRun {
   Task<> root_;
   std::coroutine_handle<> next_;
   const Turn* turn_ = nullptr;
-  bool at_gate_ = false;
+  const Gate* gate_ = nullptr;
   bool suspended_ = false;  // waits for the outside; `next_` goes on when resumed
   bool done_ = false;
 };
@@ -174,7 +179,7 @@ void Gate::Awaiter::await_suspend(std::coroutine_handle<Promise> self) {
   TaskRun& run = *self.promise().run;
   TROUPE_CHECK(gate.waiting_ == nullptr) << "two tasks wait at one gate";
   gate.waiting_ = &run;
-  run.at_gate_ = true;
+  run.gate_ = &gate;
   run.next_ = self;
   run.suspended_ = true;
 }

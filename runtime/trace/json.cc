@@ -320,6 +320,7 @@ std::string to_json(const WaitGraph& graph) {
                              {"actor", node.actor},
                              {"state", node.state},
                              {"detail", node.detail},
+                             {"from", node.from},
                              {"number", node.number},
                              {"since_s", in_seconds(node.since_ns)}});
   }

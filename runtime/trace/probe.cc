@@ -53,6 +53,17 @@ const char* key(State state) {
   return name(state);  // one word
 }
 
+std::string doing(State state, const std::string& detail, const std::string& from, std::int64_t number) {
+  const bool names_both = state == State::kWaitingForInput && !from.empty();
+  std::string text = names_both ? "waiting for" : name(state);
+  if (names_both && detail.empty() && number < 0) text += " input";
+  if (!detail.empty()) text += " " + detail;
+  if (number >= 0) text += " " + std::to_string(number);
+  const char* joined_by = state == State::kWaitingForCollective ? " of " : state == State::kReady ? " for a turn on " : " from ";
+  if (!from.empty()) text += joined_by + (from.starts_with('@') ? "rank " + from.substr(1) : from);
+  return text;
+}
+
 const char* name(DeadReason reason) {
   switch (reason) {
     case DeadReason::kAfterEnd:
@@ -107,12 +118,13 @@ void Probe::dead_letter(std::uint32_t type, DeadReason reason) {
   dead_.fetch_add(1, std::memory_order_release);
 }
 
-void Probe::set_state(State state, Name detail, std::int64_t number) {
+void Probe::set_state(State state, Name detail, std::int64_t number, Name from) {
   if constexpr (!kProbes) return;
   const std::uint64_t now = ticks_.now();
   const std::uint64_t version = state_version_.load(std::memory_order_relaxed);
   state_version_.store(version + 1, std::memory_order_relaxed);
-  state_.store(std::uint64_t{detail.id} << 8 | static_cast<std::uint64_t>(state), std::memory_order_release);
+  state_.store(std::uint64_t{from.id & 0xffffffu} << 40 | std::uint64_t{detail.id} << 8 | static_cast<std::uint64_t>(state),
+               std::memory_order_release);
   state_number_.store(number, std::memory_order_release);
   state_since_.store(now, std::memory_order_release);
   state_version_.store(version + 2, std::memory_order_release);
@@ -221,6 +233,7 @@ ActorRow Probe::row(const Texts& texts) const {
   } while (version % 2 == 1 || version != state_version_.load(std::memory_order_relaxed));
   row.state = static_cast<State>(state & 0xff);
   row.detail = texts.name(Name{static_cast<std::uint32_t>(state >> 8)});
+  row.from = texts.name(Name{static_cast<std::uint32_t>(state >> 40)});
   row.since_ns = ticks_.age_ns(since);
 
   const std::int64_t waiting = std::min<std::int64_t>(row.depth, kStamps);
@@ -235,6 +248,7 @@ ActorRow Probe::row(const Texts& texts) const {
   if (row.state != State::kEnded && handling != 0) {
     row.state = State::kHandling;
     row.detail = texts.type(low_of(handling) - 1);
+    row.from.clear();
     row.number = -1;
     row.since_ns = ticks_.age_ns(ticks_of(handling));
   } else if (const Pause::Seen seen = pause.seen(); row.state != State::kEnded && seen.paused) {

@@ -88,7 +88,7 @@ class Probe {
     dead_letter(type, DeadReason::kNoHandler);
     handling_.store(0, std::memory_order_relaxed);
   }
-  void set_state(State state, Name detail = {}, std::int64_t number = -1);
+  void set_state(State state, Name detail = {}, std::int64_t number = -1, Name from = {});
   void mark(Name what, std::int64_t number = -1);
   void ended();
   void restarted() { bump(restarts_, 1); }
@@ -168,7 +168,7 @@ class Probe {
   std::atomic<std::uint64_t> handling_{0};             // packed start and type + 1; 0 outside handlers
   std::atomic<std::int64_t> depth_max_{0};
   std::atomic<std::uint64_t> state_version_{0};  // odd while the three words below change
-  std::atomic<std::uint64_t> state_{0};          // name id << 8 | state
+  std::atomic<std::uint64_t> state_{0};          // `from` << 40 | detail << 8 | state
   std::atomic<std::int64_t> state_number_{-1};
   std::atomic<std::uint64_t> state_since_{0};
   std::atomic<std::uint64_t> restarts_{0};

@@ -38,6 +38,7 @@ void fields(auto& each, Is<ActorRow> auto& row) {
   each.value("name", row.name);
   each.value("state", row.state);
   each.value("detail", row.detail);
+  each.value("from", row.from);
   each.value("number", row.number);
   each.seconds("since_s", row.since_ns);
   each.value("depth", row.depth);

@@ -11,14 +11,14 @@ namespace troupe::trace {
 // kPaused is said from outside; the others are said by the actor.
 enum class State : std::uint8_t {
   kIdle,              // nothing to do
-  kReady,             // messages wait for it
+  kReady,             // messages wait for it, or its work for a turn on `from`
   kHandling,          // inside the handler of `detail`
   kRunning,           // operation `detail` runs on a device
   kWaitingForCredit,  // of edge `detail`
-  kWaitingForInput,   // from `detail`
+  kWaitingForInput,   // from `detail`; with `from`, `detail` from that actor
   kWaitingForEvent,   // device event `detail`
-  kWaitingForCollective,
-  kPaused,  // takes no message until somebody lets it go on
+  kWaitingForCollective,  // `detail`, of the group that `from` is in front of, or itself
+  kPaused,                // takes no message until somebody lets it go on
   kEnded,
 };
 const char* name(State state);  // for people
@@ -70,6 +70,7 @@ struct ActorRow {
   std::string name;
   State state = State::kIdle;
   std::string detail;
+  std::string from;  // another actor that belongs to the state, NAME@RANK if it is in another rank, @RANK that one as a whole
   std::int64_t number = -1;
   std::int64_t since_ns = 0;  // how long it is in that state
   std::int64_t sent = 0;      // messages sent to it, ever: handled + dead + depth
@@ -87,6 +88,10 @@ struct ActorRow {
   std::vector<WaitingMessage> waiting;  // the mailbox, oldest first, at most Probe::kStamps
   bool operator==(const ActorRow&) const = default;
 };
+
+// What an actor does, in words: "waiting for loss 12 from replica@1".
+std::string doing(State state, const std::string& detail, const std::string& from, std::int64_t number);
+inline std::string doing(const ActorRow& row) { return doing(row.state, row.detail, row.from, row.number); }
 
 struct EdgeRow {
   std::string name, from, to;        // the ends as actor.port

@@ -27,10 +27,7 @@ std::string state_text(const Snapshot& snapshot, std::size_t bytes_most) {
   std::string text;
   for (const auto& actor : snapshot.actors) {
     if (actor.state == State::kIdle && actor.depth == 0) continue;
-    absl::StrAppend(&text, actor.name, ": ", name(actor.state));
-    if (!actor.detail.empty()) absl::StrAppend(&text, " ", actor.detail);
-    if (actor.number >= 0) absl::StrAppend(&text, " ", actor.number);
-    absl::StrAppend(&text, absl::StrFormat(" for %.3f s", static_cast<double>(actor.since_ns) * 1e-9));
+    absl::StrAppend(&text, actor.name, ": ", doing(actor), absl::StrFormat(" for %.3f s", static_cast<double>(actor.since_ns) * 1e-9));
     if (actor.depth > 0) absl::StrAppend(&text, ", ", actor.depth, actor.depth == 1 ? " message waits" : " messages wait");
     absl::StrAppend(&text, "\n");
   }

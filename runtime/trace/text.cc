@@ -9,8 +9,8 @@ std::string to_text(const Snapshot& snapshot) {
   std::string text = absl::StrFormat("%-20s %-18s %-24s %10s %6s %9s %9s %5s\n", "actor", "state", "of",
                                      "since", "depth", "oldest", "handled", "dead");
   for (const auto& a : snapshot.actors) {
-    const std::string detail =
-        a.number >= 0 ? absl::StrCat(a.detail, a.detail.empty() ? "" : " ", a.number) : a.detail;
+    std::string detail = a.number >= 0 ? absl::StrCat(a.detail, a.detail.empty() ? "" : " ", a.number) : a.detail;
+    if (!a.from.empty()) absl::StrAppend(&detail, detail.empty() ? "" : " ", "from ", a.from);
     absl::StrAppend(&text,
                     absl::StrFormat("%-20s %-18s %-24s %8.3f s %6d %7.3f s %9d %5d\n", a.name, name(a.state),
                                     detail, static_cast<double>(a.since_ns) * 1e-9, a.depth,

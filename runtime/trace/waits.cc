@@ -93,6 +93,7 @@ class Builder {
                                            .actor = actor.name,
                                            .state = key(actor.state),
                                            .detail = actor.detail,
+                                           .from = actor.from,
                                            .since_ns = actor.since_ns,
                                            .number = actor.number}));
     }
@@ -125,6 +126,7 @@ class Builder {
       const auto far = stand_in(actor, at_rank);
       if (!far) return found(seen, at_rank, actor);
       Seen& there = look(far->rank);
+      if (far->name.empty()) return there.node;
       if (there.report == nullptr || !there.report->answered) return there.node;
       const std::string twin = absl::StrCat(far->name, "@", at_rank);
       if (!there.actors.contains(twin)) {  // of an actor, no edge
@@ -172,11 +174,18 @@ class Builder {
       case State::kWaitingForCredit:
         return wait_for_edge(at_rank, from, actor, Towards::kReceiver, absl::StrCat("credit of ", actor.detail));
       case State::kWaitingForInput:
+        if (!actor.from.empty()) {
+          // what it waits for may be in its mailbox
+          if (actor.depth == 0) wait(from, node_of(at_rank, actor.from, Towards::kSender), actor.detail.empty() ? "input" : actor.detail);
+          return;
+        }
         return wait_for_edge(at_rank, from, actor, Towards::kSender, absl::StrCat("input from ", actor.detail));
       case State::kWaitingForCollective:
         return wait_for_collective(at_rank, from, actor);
-      case State::kIdle:
       case State::kReady:
+        if (!actor.from.empty()) wait(from, node_of(at_rank, actor.from, Towards::kReceiver), "a turn");
+        return;
+      case State::kIdle:
       case State::kHandling:
       case State::kRunning:
       case State::kWaitingForEvent:
@@ -221,7 +230,9 @@ class Builder {
       }
       return rows;
     };
-    auto rows = where([&](const CollectiveRow& row) { return row.group == actor.name && row.sequence == actor.number; });
+    auto rows = where([&](const CollectiveRow& row) {
+      return (row.group == actor.name || row.group == actor.from) && row.sequence == actor.number;
+    });
     if (rows.empty()) rows = where([&](const CollectiveRow& row) { return !actor.detail.empty() && row.what == actor.detail; });
     if (rows.empty()) rows = where([&](const CollectiveRow& row) { return row.group == actor.name; });
     if (rows.empty() && actor.detail.empty()) rows = where([](const CollectiveRow&) { return true; });
@@ -232,6 +243,20 @@ class Builder {
              return its.group == row.group && its.sequence == row.sequence;
            });
   }
+  // Who would have to ask for it there: the namesake of who has asked here.
+  int entrant(Seen& there, const CollectiveRow& row, int at_rank) {
+    const RankReport& here = *look(at_rank).report;
+    const ActorRow* asker = nullptr;
+    for (const auto& actor : here.snapshot.actors) {
+      if (actor.state != State::kWaitingForCollective || actor.from != row.group || actor.detail != row.what) continue;
+      asker = &actor;
+      if (actor.number == row.sequence) break;
+    }
+    const auto named = there.actors.find(asker != nullptr ? asker->name : row.group);
+    if (named != there.actors.end()) return named->second;
+    const auto front = there.actors.find(row.group);
+    return front != there.actors.end() ? front->second : there.node;
+  }
   void wait_for_collective(int at_rank, int from, const ActorRow& actor) {
     const auto rows = meant(*look(at_rank).report, actor);
     for (const auto* row : rows) {
@@ -239,11 +264,12 @@ class Builder {
       for (const int other : row->missing) {
         Seen& there = look(other);
         if (other == at_rank || has_entered(there, *row)) continue;  // what it sent is on its way
-        const auto front = there.actors.find(row->group);
-        wait(from, front != there.actors.end() ? front->second : there.node, why);
+        wait(from, entrant(there, *row, at_rank), why);
       }
     }
-    if (rows.empty() && !actor.detail.empty()) {
+    if (rows.empty() && !actor.from.empty()) {
+      wait(from, node_of(at_rank, actor.from, Towards::kSender), absl::StrCat("collective ", actor.detail));  // has yet to begin it
+    } else if (rows.empty() && !actor.detail.empty()) {
       const auto named = actor_named(at_rank, actor.detail, Towards::kSender);
       wait(from, named ? *named : unknown(at_rank, actor.detail), absl::StrCat("collective ", actor.detail));
     }

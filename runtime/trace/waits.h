@@ -1,7 +1,9 @@
 // Who waits for whom, over all ranks, from what each says of itself: the circles nobody gets out of, and the roots where a chain ends.
 //
 // From the actors' states: of credit of an edge -> the edge's receiver; for input from an edge, a port or an actor -> its sender; for a
-// collective -> every rank that has not entered it: there the actor in front of the group, or the rank as a whole where that is not found.
+// collective -> every rank that has not entered it: there the actor that would ask for it, which has the name of the one that asked here; else
+// the one in front of the group, or the rank as a whole where neither is found. An actor that says it waits for an actor's input and has
+// messages waits for its turn only.
 // An edge's end or an actor may be in another rank; one called NAME@RANK only stands for it, and is looked through. A rank that gave no
 // answer is waited for as a whole. What a detail names and nobody is called is a node "?detail".
 //
@@ -24,7 +26,7 @@ struct WaitGraph {
     int rank = 0;
     std::string actor;  // empty: the rank as a whole; "?x": in this rank something waits for x, which is unknown
     std::string state;  // as in SCHEMA.md; of a rank: answered, silent, not_asked; else unknown
-    std::string detail;
+    std::string detail, from;
     std::int64_t since_ns = 0;
     std::int64_t number = -1;
     std::vector<EventRow> last_events;  // for to_text, from whoever has asked for them

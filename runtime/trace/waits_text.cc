@@ -108,16 +108,14 @@ std::string id(const WaitGraph::Node& node) { return absl::StrCat(node.rank, "/"
 std::string root_text(const WaitGraph::Node& node) {
   if (node.state == "silent") return absl::StrCat("silent", since(node.since_ns), ": ", node.detail);
   if (node.state == "not_asked") return "was not asked";
-  if (node.state == "answered") return "answers, and has not entered what others wait for";
+  if (node.state == "answered") return "answers, and has not given or entered what others wait for";
   if (node.state == "unknown") return "no edge and no actor is called so";
   if (node.state == key(State::kEnded)) return absl::StrCat("ended", absl::StrFormat(" %.3f s ago: ", seconds(node.since_ns)), node.detail);
-  std::string text = node.state;
   for (int state = 0; state <= static_cast<int>(State::kEnded); ++state) {
-    if (text == key(static_cast<State>(state))) text = name(static_cast<State>(state));
+    const auto its = static_cast<State>(state);
+    if (node.state == key(its)) return doing(its, node.detail, node.from, node.number) + since(node.since_ns);
   }
-  if (!node.detail.empty()) absl::StrAppend(&text, " ", node.detail);
-  if (node.number >= 0) absl::StrAppend(&text, " ", node.number);
-  return text + since(node.since_ns);
+  return node.state + since(node.since_ns);
 }
 
 std::string to_text(const WaitGraph& graph) {

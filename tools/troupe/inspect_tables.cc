@@ -35,6 +35,7 @@ std::string state_of(const json& actor) {
   std::string state = absl::StrReplaceAll(word(actor, "state"), {{"waiting_for_", "waits for "}, {"_", " "}});
   if (const auto detail = word(actor, "detail"); !detail.empty()) absl::StrAppend(&state, " ", detail);
   if (number(actor, "number") >= 0 && actor.contains("number")) absl::StrAppend(&state, " ", count(actor, "number"));
+  if (const auto from = word(actor, "from"); !from.empty()) absl::StrAppend(&state, " from ", from);
   return state;
 }
 

@@ -263,13 +263,15 @@ TEST(GradientRoomsTest, HandsOutEachRoomOnce) {
   rooms.connect_to(device.self());
   world.start();
   std::deque<GradientGate> gates(4);
-  for (int i = 0; i < 3; ++i) rooms.self().send(GradientRoomWanted{plan::GradientRoom::kLayer, &gates[static_cast<std::size_t>(i)]});
-  rooms.self().send(GradientRoomWanted{plan::GradientRoom::kEmbedding, &gates[3]});
+  for (int i = 0; i < 3; ++i) rooms.self().send(GradientRoomWanted{plan::GradientRoom::kLayer, BlockIndex(3 - i), &gates[static_cast<std::size_t>(i)]});
+  rooms.self().send(GradientRoomWanted{plan::GradientRoom::kEmbedding, BlockIndex(0), &gates[3]});
   ASSERT_TRUE(world.run().ok());
   EXPECT_EQ(device.count<OpenGate>(), 3u);  // the third layer's waits, the embedding's does not
   EXPECT_NE(gates[0].room, gates[1].room);
   EXPECT_EQ(gates[2].room, -1);
   EXPECT_EQ(gates[3].room, 0);
+  const auto said = [&] { return doing(rooms.probe().row(world.system().probes().texts())); };
+  EXPECT_EQ(said(), "waiting for room 1 from shard-3");  // the first that was given one
   rooms.self().send(GradientRoomLeft{plan::GradientRoom::kLayer, gates[1].room});
   ASSERT_TRUE(world.run().ok());
   ASSERT_EQ(device.count<OpenGate>(), 4u);

@@ -24,6 +24,7 @@ RankReport full_report() {
   report.snapshot.actors.push_back({.name = "stage-0",
                                     .state = State::kWaitingForCredit,
                                     .detail = "stage-1.activation",
+                                    .from = "stage-1@2",
                                     .number = 12,
                                     .since_ns = 1'234'567'891,
                                     .sent = 9'000'000'000'000'000'001,
@@ -113,7 +114,7 @@ TEST(ReportJson, IsWhatTheSchemaSays) {
   EXPECT_THAT(
       json,
       HasSubstr(
-          R"({"name":"stage-0","state":"waiting_for_credit","detail":"stage-1.activation","number":12,"since_s":1.234567891,"depth":3)"));
+          R"({"name":"stage-0","state":"waiting_for_credit","detail":"stage-1.activation","from":"stage-1@2","number":12,"since_s":1.234567891,"depth":3)"));
   EXPECT_THAT(json, HasSubstr(R"("in_flight":3,"queued":1,"held":0,)"));
   EXPECT_THAT(
       json,

@@ -87,8 +87,14 @@ TEST_F(ProbeTest, ShowsWhatTheActorSaysItWaitsFor) {
   EXPECT_EQ(row.detail, "name9");
   EXPECT_EQ(row.number, 42);
   EXPECT_EQ(row.since_ns, 77);
+  EXPECT_EQ(row.from, "");
+  probe.set_state(State::kWaitingForInput, Name{9}, 43, Name{0xfffffe});
+  EXPECT_EQ(probe.row(texts()).state, State::kWaitingForInput);
+  EXPECT_EQ(probe.row(texts()).detail, "name9");
+  EXPECT_EQ(probe.row(texts()).from, "name16777214");
   probe.set_state(State::kIdle);
   EXPECT_EQ(probe.row(texts()).state, State::kIdle);
+  EXPECT_EQ(probe.row(texts()).from, "");
 }
 
 TEST_F(ProbeTest, CountsByTypeAndTime) {

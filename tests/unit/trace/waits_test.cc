@@ -23,6 +23,14 @@ struct Staged {
     report.snapshot.actors.push_back({.name = name, .state = state, .detail = detail, .number = number, .since_ns = since_s * kSecond});
     return *this;
   }
+  Staged& from(const std::string& actor) {  // of the last actor's state
+    report.snapshot.actors.back().from = actor;
+    return *this;
+  }
+  Staged& with_messages(std::int64_t depth) {
+    report.snapshot.actors.back().depth = depth;
+    return *this;
+  }
   Staged& edge(const std::string& from, const std::string& to, int from_rank = -1, int to_rank = -1) {
     report.snapshot.edges.push_back({.name = from + " -> " + to, .from = from, .to = to, .from_rank = from_rank, .to_rank = to_rank});
     return *this;
@@ -157,7 +165,7 @@ TEST(WaitGraph, WaitsForTheRankWhereNoActorIsInFrontOfTheGroup) {
   });
   EXPECT_THAT(waits(graph),
               UnorderedElementsAre("0/front > 1/: collective barrier (1 of front)", "0/front > 5/: collective barrier (1 of front)"));
-  EXPECT_THAT(to_text(graph), HasSubstr("root: rank 1: answers, and has not entered what others wait for"));
+  EXPECT_THAT(to_text(graph), HasSubstr("root: rank 1: answers, and has not given or entered what others wait for"));
   EXPECT_THAT(to_text(graph), HasSubstr("root: rank 5: was not asked"));
 }
 
@@ -182,6 +190,63 @@ TEST(WaitGraph, LeadsFromTheLedgerToASlowLoader) {
             "  rank 0 stage-0 waits for input from batch\n"
             "  event 1.000000 s: OpenStep 2\n"
             "from the ledger: rank 0 ledger -> rank 0 stage-0 -> rank 0 source\n");
+}
+
+TEST(WaitGraph, FollowsWhatAnActorWaitsForByAWordToTheActorItNames) {
+  const auto graph = graph_of({
+      Staged(0)
+          .actor("ledger", State::kWaitingForInput, "loss", 9).from("replica@1")
+          .actor("replica@1", State::kIdle)
+          .actor("shard-0", State::kReady).from("device")
+          .actor("device", State::kWaitingForInput).from("weights-0")
+          .actor("weights-0", State::kWaitingForInput, "weights", 3).from("@1"),
+      Staged(1)
+          .actor("replica", State::kWaitingForInput, "loss", 9).from("stage-1")
+          .actor("stage-1", State::kHandling, "Activation", -1, 40),
+  });
+  EXPECT_THAT(waits(graph), UnorderedElementsAre("0/ledger > 1/replica: loss", "1/replica > 1/stage-1: loss", "0/shard-0 > 0/device: a turn",
+                                                 "0/device > 0/weights-0: input", "0/weights-0 > 1/: weights"));
+  EXPECT_THAT(ids(graph, graph.chain), ElementsAre("0/ledger", "1/replica", "1/stage-1"));
+  EXPECT_EQ(doing(State::kWaitingForInput, "loss", "replica@1", 9), "waiting for loss 9 from replica@1");
+  EXPECT_EQ(doing(State::kWaitingForInput, "weights", "@1", 3), "waiting for weights 3 from rank 1");
+  EXPECT_EQ(doing(State::kReady, "", "device", -1), "ready for a turn on device");
+  EXPECT_EQ(doing(State::kWaitingForInput, "batch", "", -1), "waiting for input from batch");
+}
+
+// The answer may be among them, so that it waits for its turn only: no circle is made of that.
+TEST(WaitGraph, WhoHasMessagesDoesNotWaitForAnotherActorsInput) {
+  const auto graph = graph_of({
+      Staged(0)
+          .actor("a", State::kWaitingForInput, "x").from("b").with_messages(1)
+          .actor("b", State::kWaitingForInput, "y").from("a"),
+  });
+  EXPECT_THAT(waits(graph), ElementsAre("0/b > 0/a: y"));
+  EXPECT_THAT(graph.cycles, IsEmpty());
+}
+
+// Rank 1's shard has not asked for it: its stage has no batch. The one in front of the group there has nothing to do with that.
+TEST(WaitGraph, FindsWhoWouldHaveToAskForACollective) {
+  const CollectiveRow open{.group = "replicas", .sequence = 17, .what = "gradient of block 3", .entered = {0}, .missing = {1}};
+  const auto graph = graph_of({
+      Staged(0)
+          .actor("shard-3", State::kWaitingForCollective, "gradient of block 3", 17).from("replicas")
+          .actor("replicas", State::kWaitingForCollective, "gradient of block 3", 17)
+          .collective(open),
+      Staged(1)
+          .actor("shard-3", State::kWaitingForInput, "gradient", 4).from("stage-0")
+          .actor("replicas", State::kIdle)
+          .actor("stage-0", State::kWaitingForInput, "batch")
+          .actor("source", State::kRunning, "read", 4, 50)
+          .edge("source.batch-0", "stage-0.batch"),
+  });
+  const std::string why = "collective gradient of block 3 (17 of replicas)";
+  EXPECT_THAT(waits(graph), UnorderedElementsAre("0/shard-3 > 1/shard-3: " + why, "0/replicas > 1/shard-3: " + why, "1/shard-3 > 1/stage-0: gradient",
+                                                 "1/stage-0 > 1/source: input from batch"));
+  EXPECT_THAT(ids(graph, graph.roots), ElementsAre("1/source"));
+  EXPECT_THAT(to_text(graph), HasSubstr(why + ": not entered by rank 1; rank 0 waits"));
+  // Asked for, and not begun: it waits for the one in front of the group.
+  const auto asked = graph_of({Staged(0).actor("shard-3", State::kWaitingForCollective, "gradient of block 3", 17).from("replicas").actor("replicas", State::kHandling, "CollectiveRequested")});
+  EXPECT_THAT(waits(asked), ElementsAre("0/shard-3 > 0/replicas: collective gradient of block 3"));
 }
 
 TEST(WaitGraph, BlamesARankThatGivesNoAnswer) {
@@ -274,8 +339,8 @@ TEST(WaitGraph, EndsWhateverTheReportsSay) {
 TEST(WaitGraph, AsJsonSpeaksOfIds) {
   const auto graph = graph_of({Staged(0).actor("a", State::kWaitingForInput, "b").actor("b", State::kRunning, "read", 3, 2)});
   EXPECT_EQ(to_json(graph),
-            R"({"schema":1,"nodes":[{"id":"0/a","rank":0,"actor":"a","state":"waiting_for_input","detail":"b","number":-1,"since_s":12.0},)"
-            R"({"id":"0/b","rank":0,"actor":"b","state":"running","detail":"read","number":3,"since_s":2.0}],)"
+            R"({"schema":1,"nodes":[{"id":"0/a","rank":0,"actor":"a","state":"waiting_for_input","detail":"b","from":"","number":-1,"since_s":12.0},)"
+            R"({"id":"0/b","rank":0,"actor":"b","state":"running","detail":"read","from":"","number":3,"since_s":2.0}],)"
             R"("edges":[{"from":"0/a","to":"0/b","why":"input from b"}],"cycles":[],)"
             R"("roots":[{"id":"0/b","why":"running read 3 for 2.000 s","since_s":2.0}],"chain":[],)"
             R"("text":"root: rank 0 b: running read 3 for 2.000 s\n  rank 0 a waits for input from b\n"})");
