@@ -38,6 +38,7 @@ JobGraph::JobGraph(comm::Transport* transport, actor::System::Options options, s
   for (int rank = 0; rank < transport_->world(); ++rank) everybody.push_back(Rank(rank));
   engine_->add_group(kEverybody, everybody, {}, "everybody");
   far_ = std::make_unique<FarEdges>(*system_, *transport_, *stream_);
+  system_->probes().add(stream_->shared_probe(), "edges");
   end_ = system_->add<End>("job-end").self();
   transport_->handle(comm::Channel::kActors, [this](const comm::Arrival&) {
     system_->end_pauses();

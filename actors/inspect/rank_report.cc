@@ -68,6 +68,10 @@ trace::RankReport rank_report(const RankSources& sources) {
   report.memory_peak_bytes = std::max(report.memory_bytes, memory_peak_bytes());
   report.snapshot = sources.probes->snapshot();
   if (sources.training != nullptr) report.training = sources.training->row();
+  for (const auto& [stream, kind] : sources.probes->streams()) {
+    report.streams.push_back(stream->row());
+    report.streams.back().kind = kind;
+  }
   if (sources.engine == nullptr) return report;
   for (const auto& operation : open_operations(*sources.engine)) {
     report.collectives.push_back({.group = operation.group,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/device/shown.h"
 
 namespace troupe::actors {
 namespace {
@@ -59,9 +60,9 @@ bool BatchFeed::read(const BatchPlace& place, const actor::Ref& owner) {
     reading.into.push_back((*setup_.inputs[stage])[static_cast<std::size_t>(slot.index)]);
   }
   pending_.push_back(std::move(pending));
-  setup_.loader.notify([reading = std::move(reading), owner](device::StreamContext& context) {
+  setup_.loader.notify(device::shown(setup_.loader, {.what = "read batch", .step = place.step.value, .micro_batch = place.micro_batch.value}, [reading = std::move(reading), owner](device::StreamContext& context) {
     owner.send(BatchRead{reading(context)});
-  });
+  }));
   return true;
 }
 

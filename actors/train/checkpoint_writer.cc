@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "models/checkpoint/directory.h"
 #include "runtime/base/log.h"
+#include "runtime/device/shown.h"
 
 namespace troupe::actors {
 namespace {
@@ -105,11 +106,11 @@ void CheckpointWriter::snapshot_taken(SnapshotTaken message) {
 void CheckpointWriter::begin_when_complete() {
   if (!requested_ || snapshot_ != requested_->step || taken_.size() < own_) return;
   begun_ns_ = now_ns();
-  setup_.storage.notify([this, writer = self(), step = requested_->step](device::StreamContext&) {
+  setup_.storage.notify(device::shown(setup_.storage, {.what = "begin checkpoint", .step = requested_->step.value}, [this, writer = self(), step = requested_->step](device::StreamContext&) {
     auto save = checkpoint::CheckpointSave::begin(setup_.disk, setup_.output, step);
     if (save.ok()) save_.emplace(*std::move(save));
     writer.send(SaveBegun{save.status()});
-  });
+  }));
 }
 
 void CheckpointWriter::begun(SaveBegun message) {
@@ -135,7 +136,7 @@ void CheckpointWriter::write_when_complete() {
   if (!asked_ || snapshot_ != *asked_ || taken_.size() < own_) return;
   const StepId step = *std::exchange(asked_, std::nullopt);
   writing_ = true;
-  setup_.storage.notify([this, step, leader = writers_.front(), own = self()](device::StreamContext&) {
+  setup_.storage.notify(device::shown(setup_.storage, {.what = "write checkpoint", .step = step.value}, [this, step, leader = writers_.front(), own = self()](device::StreamContext&) {
     const auto write = [&]() -> Status {
       const auto folder = checkpoint::writing_folder(setup_.output, step);
       const auto sources = snapshot_sources(setup_.plan, setup_.shards);
@@ -145,7 +146,7 @@ void CheckpointWriter::write_when_complete() {
     };
     leader.send(ShardWritten{step, setup_.rank, write()});
     own.send(FileWritten{});
-  });
+  }));
 }
 
 void CheckpointWriter::file_written(FileWritten) {
@@ -165,13 +166,13 @@ void CheckpointWriter::shard_written(ShardWritten message) {
   committing_ = true;
   show_state();
   const RunState state = *std::exchange(requested_, std::nullopt);
-  setup_.storage.notify([this, state, failure = first_failure_, began_ns = begun_ns_, ledger = ledger_, own = self()](device::StreamContext&) {
+  setup_.storage.notify(device::shown(setup_.storage, {.what = "commit checkpoint", .step = state.step.value}, [this, state, failure = first_failure_, began_ns = begun_ns_, ledger = ledger_, own = self()](device::StreamContext&) {
     const Status result = failure.ok() ? commit(state) : failure;
     save_.reset();  // a failed save's folder goes
     own.send(SaveEnded{});
     ledger.send(SaveDone{state.step, result, result.ok() ? checkpoint::final_folder(setup_.output, state.step) : "",
                          setup_.clock.now_ns() - began_ns});
-  });
+  }));
 }
 
 void CheckpointWriter::save_ended(SaveEnded) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/device/shown.h"
+
 namespace troupe::actors {
 namespace {
 
@@ -57,8 +59,10 @@ void DeviceLoop::fill() {
     ++enqueued_;
     ++started_;
     enqueued_ns_ += estimate_ns;
+    device::begin_shown(stream_, task.turn()->shown);
     task.resume();
-    stream_.notify([loop = self(), &clock = clock_, cost, estimate_ns](device::StreamContext&) {
+    stream_.notify([loop = self(), &clock = clock_, cost, estimate_ns, probe = stream_.probe()](device::StreamContext&) {
+      device::end_shown(probe);
       loop.send(OperationCompleted{cost, estimate_ns, clock.now_ns()});
     });
     place(task);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/device/shown.h"
 
 namespace troupe::actors {
 
@@ -206,7 +207,8 @@ void ParameterShard::snapshot_requested(SnapshotRequested message) {
   auto& m = setup_.memory;
   setup_.copy.wait(updated_);
   const auto copy = [&](TensorView from, TensorView to) {
-    setup_.copy.enqueue([from, to](StreamContext&) { std::memcpy(to.raw(), from.raw(), static_cast<std::size_t>(from.bytes())); });
+    setup_.copy.enqueue(device::shown(setup_.copy, {.what = "snapshot", .block = setup_.layout.block.value, .step = message.step.value},
+                                      [from, to](StreamContext&) { std::memcpy(to.raw(), from.raw(), static_cast<std::size_t>(from.bytes())); }));
   };
   copy(m.of_held(m.master, m.own_begin, m.own_end), m.snapshot_master);
   copy(m.of_held(m.m, m.own_begin, m.own_end), m.snapshot_m);
@@ -228,14 +230,15 @@ void ParameterShard::task_done(TaskDone message) {
   show_state();
 }
 
-task::Turn ParameterShard::turn(StepId step, double bytes_per_element) const {
+task::Turn ParameterShard::turn(StepId step, double bytes_per_element, trace::FixedText what, MicroBatchId micro_batch) const {
   // A byte moved takes about as long as ten operations of a matrix product.
   return {.key = {.urgency = task::Urgency::kUpdate, .step = step.value, .position = setup_.layout.block.value},
-          .cost = 10 * bytes_per_element * static_cast<double>(setup_.layout.elements)};
+          .cost = 10 * bytes_per_element * static_cast<double>(setup_.layout.elements),
+          .shown = {.what = what, .block = setup_.layout.block.value, .step = step.value, .micro_batch = micro_batch.value}};
 }
 
 task::Task<> ParameterShard::publish() {
-  co_await turn(setup_.start, 10);
+  co_await turn(setup_.start, 10, "publish");
   auto& m = setup_.memory;
   if (!setup_.restored) {
     setup_.compute.enqueue([this, master = m.master.view()](StreamContext&) {
@@ -257,7 +260,7 @@ task::Task<> ParameterShard::accumulate(GradientInRoom addend) {
   const auto& range = addend.range;
   const auto& m = setup_.memory;
   const std::int64_t begin = std::clamp(m.held_begin, range.begin, range.end), end = std::clamp(m.held_end, range.begin, range.end);
-  co_await turn(addend.step, 12 * static_cast<double>(end - begin) / static_cast<double>(setup_.layout.elements));
+  co_await turn(addend.step, 12 * static_cast<double>(end - begin) / static_cast<double>(setup_.layout.elements), "accumulate", addend.micro_batch);
   if (begin < end) {
     const bool apart = addend.use == plan::GradientUse::kProjection && m.head_gradient;
     const TensorView sum = apart ? m.head_gradient_of(begin, end) : m.gradient_of(begin, end);
@@ -275,7 +278,7 @@ plan::GradientRange ParameterShard::held_rows() const {
 
 // In the order of the group: the embedding's use, then the head's, as within one process.
 task::Task<> ParameterShard::join_uses(StepId step) {
-  co_await turn(step, 0);
+  co_await turn(step, 0, "join uses");
   const auto rows = held_rows();
   setup_.compute.notify([this, step, data = setup_.memory.gradient_of(rows.begin, rows.end)](StreamContext&) {
     setup_.both_uses.send(CollectiveRequested{.operation = operation(step, MicroBatchId(0), Over::kBothUses),
@@ -289,7 +292,7 @@ task::Task<> ParameterShard::join_uses(StepId step) {
 
 // The uses' sums are complete then: they become one.
 task::Task<> ParameterShard::measure_norm(StepId step) {
-  co_await turn(step, 4);
+  co_await turn(step, 4, "norm");
   auto& m = setup_.memory;
   if (const TensorView head = m.head_gradient ? m.head_gradient_of(m.held_begin, m.held_end) : TensorView()) {
     const std::int64_t begin = std::max(m.held_begin, m.head_begin);
@@ -326,7 +329,7 @@ void ParameterShard::enqueue_norm(StepId step) {
 }
 
 task::Task<> ParameterShard::update(StepDecided decision) {
-  co_await turn(decision.step, 34);
+  co_await turn(decision.step, 34, "update");
   auto& m = setup_.memory;
   if (decision.skip) {
     setup_.kernels.fill(setup_.compute, {m.gradient, 0});

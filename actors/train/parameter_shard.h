@@ -112,7 +112,7 @@ class ParameterShard : public actor::Actor {
   void enqueue_norm(StepId step);
   void tell_written(StepId step);
   comm::OperationId operation(StepId step, MicroBatchId micro_batch, Over over) const;
-  task::Turn turn(StepId step, double bytes_per_element) const;
+  task::Turn turn(StepId step, double bytes_per_element, trace::FixedText what, MicroBatchId micro_batch = MicroBatchId(-1)) const;
 
   const Setup setup_;
   actor::Ref device_, replica_, writer_, replicas_, across_;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/device/shown.h"
 
 namespace troupe::actors {
 namespace {
@@ -80,11 +81,11 @@ void Reporter::closed(StepClosed message) {
                          .tokens_per_s = static_cast<double>(setup_.plan.tokens_per_step()) / step_s,
                          .mfu = setup_.peak_flops_per_s > 0 ? setup_.plan.flops_per_step / setup_.plan.placement.world() / step_s / setup_.peak_flops_per_s : 0};
   recent_step_s_ = recent_step_s_ == 0 ? step_s : 0.9 * recent_step_s_ + 0.1 * step_s;
-  setup_.metrics.notify([this, reporter = self(), ledger = ledger_, step = line.report.step, json = line.to_json() + "\n"](device::StreamContext&) {
+  setup_.metrics.notify(device::shown(setup_.metrics, {.what = "write metrics", .step = line.report.step.value}, [this, reporter = self(), ledger = ledger_, step = line.report.step, json = line.to_json() + "\n"](device::StreamContext&) {
     write(json);
     ledger.send(StepWritten{step});
     reporter.send(LineWritten{});
-  });
+  }));
   ++unwritten_;
   set_state(trace::State::kRunning, metrics_name_, line.report.step.value);
   show(line);
@@ -115,13 +116,13 @@ void Reporter::show(const MetricsLine& line) {
   std::string warning = r.skipped ? absl::StrCat("step ", r.step.value, " skipped: ", r.skip_reason) : "", text = console_text(line);
   if ((warning.empty() && text.empty()) || unshown_ >= kUnshownMost) return;
   ++unshown_;
-  setup_.terminal.notify([this, warning = std::move(warning), text = std::move(text)](device::StreamContext&) {
+  setup_.terminal.notify(device::shown(setup_.terminal, {.what = "show step", .step = r.step.value}, [this, warning = std::move(warning), text = std::move(text)](device::StreamContext&) {
     if (!warning.empty()) log_warning(warning);
     std::FILE* const console = setup_.console == Console::kBar ? stderr : stdout;
     std::fputs(text.c_str(), console);
     std::fflush(console);
     --unshown_;
-  });
+  }));
 }
 
 // Empty where nothing is to be shown.

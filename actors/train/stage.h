@@ -103,7 +103,7 @@ class Stage : public actor::Actor {
   task::Task<> evaluation_pass(Flight& flight);
   task::Task<> close_pass(Flight& flight, std::int32_t count);
   models::Context context(const Flight& flight, bool training) const;
-  task::Turn turn(const Flight& flight, task::Urgency urgency, int position, double cost) const;
+  task::Turn turn(const Flight& flight, task::Urgency urgency, int position, double cost, trace::FixedText what, BlockIndex block) const;
   const models::BlockLayout& layout(BlockIndex block) const { return plan_.blocks[static_cast<std::size_t>(block.value)]; }
   BlockIndex first_block() const { return shape_.first() ? BlockIndex(0) : shape_.block(0); }
   BlockIndex last_block() const { return shape_.last() ? plan_.model.head_block() : shape_.block(shape_.layers() - 1); }

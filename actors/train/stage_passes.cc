@@ -43,10 +43,11 @@ models::Context Stage::context(const Flight& flight, bool training) const {
           .step = flight.step, .training = training};
 }
 
-task::Turn Stage::turn(const Flight& flight, Urgency urgency, int position, double cost) const {
+task::Turn Stage::turn(const Flight& flight, Urgency urgency, int position, double cost, trace::FixedText what, BlockIndex block) const {
   return {.key = {.urgency = urgency, .step = flight.step.value, .micro_batch = flight.micro_batch.value,
                   .position = shape_.index.value * 1024 + position},
-          .cost = cost};
+          .cost = cost,
+          .shown = {.what = what, .block = block.value, .step = flight.step.value, .micro_batch = flight.micro_batch.value}};
 }
 
 const actor::Ref& Stage::shard_of(BlockIndex block) const {
@@ -84,7 +85,7 @@ task::Task<> Stage::forward_pass(Flight& flight) {
   auto& slot = memory_.slots[static_cast<std::size_t>(flight.slot)];
   WeightsWalk weights(*this, flight, forward_order());
   co_await weights.of(embedding_ ? BlockIndex(0) : shape_.block(0));
-  co_await turn(flight, Urgency::kForward, 0, embedding_ ? 0 : plan_.layer_cost());
+  co_await turn(flight, Urgency::kForward, 0, embedding_ ? 0 : plan_.layer_cost(), "forward", embedding_ ? BlockIndex(0) : shape_.block(0));
   if (flight.batch.credit && flight.activation.message.ready.recorded()) stream_.wait(flight.activation.message.ready);
   if (flight.out.reusable_after.recorded()) stream_.wait(flight.out.reusable_after);
 
@@ -101,7 +102,7 @@ task::Task<> Stage::forward_pass(Flight& flight) {
     const auto at = static_cast<std::size_t>(layer);
     if (layer > 0 || embedding_) {
       co_await weights.of(shape_.block(layer));
-      co_await turn(flight, Urgency::kForward, layer + 1, plan_.layer_cost());
+      co_await turn(flight, Urgency::kForward, layer + 1, plan_.layer_cost(), "forward", shape_.block(layer));
     }
     const TensorView y = slot.outputs[at] ? slot.outputs[at].view() : flight.sent.view();
     weights.bind(layers_[at]);
@@ -117,7 +118,7 @@ task::Task<> Stage::forward_pass(Flight& flight) {
   co_await weights.of(tied ? BlockIndex(0) : plan_.model.head_block());
   const ConstTensorView projection = weights.flat();
   if (tied) co_await weights.of(plan_.model.head_block());
-  co_await turn(flight, Urgency::kForward, shape_.layers() + 1, 3 * plan_.head_cost());
+  co_await turn(flight, Urgency::kForward, shape_.layers() + 1, 3 * plan_.head_cost(), "loss", plan_.model.head_block());
   bind_head(projection);
   if (const auto flat = gradient.flat()) {
     const device::Shape rows{plan_.model.padded_vocabulary, plan_.model.hidden};
@@ -145,7 +146,7 @@ task::Task<> Stage::backward_pass(Flight& flight) {
     GradientPlace gradient(*this, flight, plan_.model.head_block(), plan::GradientUse::kBlock);
     co_await gradient.gate();
     co_await weights.of(plan_.model.head_block());
-    co_await turn(flight, Urgency::kInputGradient, 0, 0);
+    co_await turn(flight, Urgency::kInputGradient, 0, 0, "gradients", plan_.model.head_block());
     dy = memory_.residual_gradients[side];
     const ConstTensorView x = slot.outputs[static_cast<std::size_t>(last)];
     weights.bind(*head_);
@@ -163,7 +164,7 @@ task::Task<> Stage::backward_pass(Flight& flight) {
     co_await gradient.gate();
     co_await weights.of(shape_.block(layer));
     co_await turn(flight, Urgency::kInputGradient, last - layer + 1,
-                  plan_.layer_cost() * (plan_.recompute == models::Recompute::kFull ? 2 : 1));
+                  plan_.layer_cost() * (plan_.recompute == models::Recompute::kFull ? 2 : 1), "input gradient", shape_.block(layer));
     if (layer == last) {
       if (flight.gradient.message.ready.recorded()) stream_.wait(flight.gradient.message.ready);
       if (flight.gradient_slot.reusable_after.recorded()) stream_.wait(flight.gradient_slot.reusable_after);
@@ -176,7 +177,7 @@ task::Task<> Stage::backward_pass(Flight& flight) {
     co_await layers_[at].input_gradient(ctx, slot.frames[at], memory_.gradients, x, dy, dx);
     weights.leave();
     // More urgent than all but updates: no forward pass, which may write what recompute filled, comes in between.
-    co_await turn(flight, Urgency::kWeightGradient, last - layer + 1, plan_.layer_cost());
+    co_await turn(flight, Urgency::kWeightGradient, last - layer + 1, plan_.layer_cost(), "weight gradient", shape_.block(layer));
     gradient.bind(layers_[at]);
     co_await layers_[at].weight_gradient(ctx, slot.frames[at], memory_.gradients, x, dy);
     gradient.done();
@@ -185,7 +186,7 @@ task::Task<> Stage::backward_pass(Flight& flight) {
   if (embedding_) {
     GradientPlace gradient(*this, flight, BlockIndex(0), plan::GradientUse::kBlock);
     co_await gradient.gate();
-    co_await turn(flight, Urgency::kWeightGradient, shape_.layers() + 1, 0);
+    co_await turn(flight, Urgency::kWeightGradient, shape_.layers() + 1, 0, "weight gradient", BlockIndex(0));
     gradient.bind(*embedding_);
     co_await embedding_->weight_gradient(ctx, dy);
     gradient.done();
@@ -197,7 +198,7 @@ task::Task<> Stage::evaluation_pass(Flight& flight) {
   auto ctx = context(flight, false);
   WeightsWalk weights(*this, flight, forward_order());
   co_await weights.of(embedding_ ? BlockIndex(0) : shape_.block(0));
-  co_await turn(flight, Urgency::kEvaluate, 0, embedding_ ? 0 : plan_.layer_cost());
+  co_await turn(flight, Urgency::kEvaluate, 0, embedding_ ? 0 : plan_.layer_cost(), "evaluate", embedding_ ? BlockIndex(0) : shape_.block(0));
   if (flight.activation.message.ready.recorded()) stream_.wait(flight.activation.message.ready);
   if (flight.out.reusable_after.recorded()) stream_.wait(flight.out.reusable_after);
   int side = 0;
@@ -211,7 +212,7 @@ task::Task<> Stage::evaluation_pass(Flight& flight) {
   for (int layer = 0; layer < shape_.layers(); ++layer) {
     if (layer > 0 || embedding_) {
       co_await weights.of(shape_.block(layer));
-      co_await turn(flight, Urgency::kEvaluate, layer + 1, plan_.layer_cost());
+      co_await turn(flight, Urgency::kEvaluate, layer + 1, plan_.layer_cost(), "evaluate", shape_.block(layer));
     }
     side = 1 - side;
     const bool leaves = layer + 1 == shape_.layers() && !head_;
@@ -226,7 +227,7 @@ task::Task<> Stage::evaluation_pass(Flight& flight) {
   co_await weights.of(tied ? BlockIndex(0) : plan_.model.head_block());
   const ConstTensorView projection = weights.flat();
   if (tied) co_await weights.of(plan_.model.head_block());
-  co_await turn(flight, Urgency::kEvaluate, shape_.layers() + 1, plan_.head_cost());
+  co_await turn(flight, Urgency::kEvaluate, shape_.layers() + 1, plan_.head_cost(), "evaluate", plan_.model.head_block());
   bind_head(projection);
   const auto totals = memory_.evaluation_totals.view();
   co_await head_->loss(ctx, memory_.evaluation_head, x, total_of(totals, flight.micro_batch));
@@ -239,7 +240,7 @@ task::Task<> Stage::evaluation_pass(Flight& flight) {
 task::Task<> Stage::close_pass(Flight& flight, std::int32_t count) {
   WeightsWalk weights(*this, flight, forward_order());
   for (const BlockIndex block : forward_order()) co_await weights.of(block);
-  co_await turn(flight, Urgency::kWeightGradient, 0, 0);
+  co_await turn(flight, Urgency::kWeightGradient, 0, 0, "close step", BlockIndex(-1));
   weights.leave();
   if (head_) tell_loss(stream_, ledger_, flight.step, memory_.loss_totals.view(), count);
   if (head_ && plan_.model.tied_embeddings) tell_gradient(flight.step, BlockIndex(0), plan::GradientUse::kProjection);

@@ -84,6 +84,14 @@ void TrainingJob::make_streams() {
     terminal_ = world_.make_stream("terminal", 1, {});
   }
   if (plan_.placement.parts > 1) edges_ = world_.make_stream("edges", 1, {});
+  const auto show = [this](const std::unique_ptr<device::Stream>& stream, const char* kind) {
+    if (stream) system_->probes().add(stream->shared_probe(), kind);
+  };
+  show(compute_, "compute");
+  show(copy_, "copy");
+  for (const auto* stream : {&loader_, &storage_, &metrics_}) show(*stream, "storage");
+  show(terminal_, "terminal");
+  show(edges_, "edges");
 }
 
 // What others are reached by.

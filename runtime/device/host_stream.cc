@@ -5,7 +5,8 @@
 namespace troupe::device {
 
 HostStream::HostStream(std::string name, int threads, Buffer scratch)
-    : name_(std::move(name)), team_(threads), scratch_(std::move(scratch)), thread_([this] { serve(); }) {
+    : name_(std::move(name)), team_(threads), scratch_(std::move(scratch)),
+      probe_(std::make_shared<trace::StreamProbe>(name_)), thread_([this] { serve(); }) {
   pthread_setname_np(thread_.native_handle(), name_.substr(0, 15).c_str());
 }
 
@@ -71,14 +72,14 @@ void HostStream::serve() {
       queue_.pop_front();
     }
     if (entry.wait_for.recorded()) {
-      const auto begin = clock_.now_ns();
+      probe_->begin_wait();
       entry.wait_for.progress()->wait_for(entry.wait_for.sequence());
-      waited_ns_.fetch_add(clock_.now_ns() - begin, std::memory_order_relaxed);
+      probe_->end_wait();
     }
     if (entry.work && (entry.always || !failed)) {
-      const auto begin = clock_.now_ns();
+      probe_->begin_work();
       Status status = entry.work(context);
-      busy_ns_.fetch_add(clock_.now_ns() - begin, std::memory_order_relaxed);
+      probe_->end_work();
       if (!status.ok() && !failed) {
         failed = true;
         std::lock_guard lock(mutex_);

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <thread>
 
-#include "runtime/base/clock.h"
 #include "runtime/device/pool.h"
 #include "runtime/device/stream.h"
 
@@ -33,9 +32,11 @@ class HostStream final : public Stream {
 
   // Blocks until all work enqueued so far has completed. For tests, benchmarks and the end of main; never in a handler.
   void synchronize();
-  std::int64_t waited_ns() const override { return waited_ns_.load(std::memory_order_relaxed); }
+  std::int64_t waited_ns() const override { return probe_->waited_ns(); }
   // Time the thread spent running work, for the busy share.
-  std::int64_t busy_ns() const { return busy_ns_.load(std::memory_order_relaxed); }
+  std::int64_t busy_ns() const { return probe_->busy_ns(); }
+  trace::StreamProbe* probe() const override { return probe_.get(); }
+  std::shared_ptr<const trace::StreamProbe> shared_probe() const override { return probe_; }
 
  private:
   struct Entry {
@@ -50,9 +51,8 @@ class HostStream final : public Stream {
   const std::string name_;
   ThreadTeam team_;
   Buffer scratch_;
-  SteadyClock clock_;
+  const std::shared_ptr<trace::StreamProbe> probe_;
   std::shared_ptr<StreamProgress> progress_ = std::make_shared<StreamProgress>();
-  std::atomic<std::int64_t> busy_ns_{0}, waited_ns_{0};
 
   mutable std::mutex mutex_;    // guards what follows
   std::condition_variable filled_;

@@ -21,6 +21,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
 #include "runtime/device/team.h"
+#include "runtime/trace/stream_probe.h"
 
 namespace troupe::device {
 
@@ -154,6 +155,9 @@ class Stream {
   virtual const std::string& name() const = 0;
   // How long this stream has stood waiting for events of other streams, so far. Any thread.
   virtual std::int64_t waited_ns() const { return 0; }
+  // What is seen of it from outside; null where nobody looks: the deterministic world. Any thread.
+  virtual trace::StreamProbe* probe() const { return nullptr; }
+  virtual std::shared_ptr<const trace::StreamProbe> shared_probe() const { return nullptr; }
 };
 
 }  // namespace troupe::device

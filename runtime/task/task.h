@@ -16,6 +16,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/task/ready_queue.h"
+#include "runtime/trace/operation.h"
 
 namespace troupe::task {
 
@@ -77,6 +78,7 @@ class [[nodiscard]] Task<void> {
 struct Turn {
   Key key;
   double cost = 0;  // in floating-point operations, or what takes as long
+  trace::Operation shown{};  // what it is called
 
   bool await_ready() const { return false; }
   template <class Promise>

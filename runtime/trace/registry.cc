@@ -30,6 +30,11 @@ void ProbeRegistry::add(std::shared_ptr<const EdgeProbe> edge) {
   edges_.push_back(std::move(edge));
 }
 
+void ProbeRegistry::add(std::shared_ptr<const StreamProbe> stream, std::string kind) {
+  std::lock_guard lock(mutex_);
+  if (stream) streams_.push_back({.probe = std::move(stream), .kind = std::move(kind)});
+}
+
 Name ProbeRegistry::intern(const std::string& text) {
   std::lock_guard lock(mutex_);
   if (text.empty()) return Name{};
@@ -101,6 +106,11 @@ std::shared_ptr<const Probe> ProbeRegistry::find(const std::string& name) const 
 std::vector<std::shared_ptr<const EdgeProbe>> ProbeRegistry::edges() const {
   std::lock_guard lock(mutex_);
   return edges_;
+}
+
+std::vector<ProbeRegistry::Stream> ProbeRegistry::streams() const {
+  std::lock_guard lock(mutex_);
+  return streams_;
 }
 
 void ProbeRegistry::print_last_events(int events) const {

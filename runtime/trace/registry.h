@@ -12,6 +12,7 @@
 
 #include "runtime/trace/edge_probe.h"
 #include "runtime/trace/probe.h"
+#include "runtime/trace/stream_probe.h"
 
 namespace troupe::trace {
 
@@ -28,6 +29,8 @@ class ProbeRegistry {
   const Ticks& ticks() const { return ticks_; }
   void add(std::shared_ptr<Probe> probe);
   void add(std::shared_ptr<const EdgeProbe> edge);
+  // `kind` as in SCHEMA.md.
+  void add(std::shared_ptr<const StreamProbe> stream, std::string kind);
   Name intern(const std::string& text);
   // Takes the probe off the list of the living.
   void bury(const Probe& probe, std::string cause, std::vector<std::string> chain);
@@ -36,6 +39,11 @@ class ProbeRegistry {
   std::size_t live() const;
   // The probe of a living actor; null if there is none of that name.
   std::shared_ptr<const Probe> find(const std::string& name) const;
+  struct Stream {
+    std::shared_ptr<const StreamProbe> probe;
+    std::string kind;
+  };
+  std::vector<Stream> streams() const;
   // All edges, for who looks often and wants no texts.
   std::vector<std::shared_ptr<const EdgeProbe>> edges() const;
   const Texts& texts() const { return texts_; }
@@ -50,6 +58,7 @@ class ProbeRegistry {
   std::map<const Probe*, std::uint64_t> order_of_;
   std::uint64_t next_order_ = 0;
   std::vector<std::shared_ptr<const EdgeProbe>> edges_;
+  std::vector<Stream> streams_;
   std::deque<std::string> names_;
   std::map<std::string, std::uint32_t> name_ids_;
   struct Grave {

@@ -26,8 +26,14 @@ struct CollectiveRow {
 
 struct StreamRow {
   std::string name;
+  std::string kind;
   double busy_ratio = 0;
-  std::int64_t queued = 0;  // operations
+  std::int64_t busy_ns = 0;       // ever
+  std::int64_t queued = 0;        // operations enqueued and not begun
+  std::int64_t done = 0;          // operations ended, ever
+  std::string running;            // the operation that runs now, empty if none
+  std::int64_t running_ns = 0;    // since it began
+  std::int64_t step_busy_ns = 0;  // the median of the last steps: working, not waiting; 0 before there is one
   bool operator==(const StreamRow&) const = default;
 };
 

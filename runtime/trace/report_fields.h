@@ -75,8 +75,14 @@ void fields(auto& each, Is<EdgeRow> auto& row) {
 
 void fields(auto& each, Is<StreamRow> auto& row) {
   each.value("name", row.name);
+  each.value("kind", row.kind);
   each.value("busy_ratio", row.busy_ratio);
+  each.seconds("busy_s", row.busy_ns);
   each.value("queued", row.queued);
+  each.value("done", row.done);
+  each.value("running", row.running);
+  each.seconds("running_s", row.running_ns);
+  each.seconds("step_busy_s", row.step_busy_ns);
 }
 
 void fields(auto& each, Is<CollectiveRow> auto& row) {

@@ -66,7 +66,15 @@ RankReport full_report() {
   report.snapshot.tombstones_dropped = 6;
   report.collectives.push_back(
       {.group = "replicas", .sequence = 17, .what = "gradient of block 3", .since_ns = 5'000'000, .entered = {0, 3}, .missing = {1, 2}});
-  report.streams.push_back({.name = "compute", .busy_ratio = 0.1, .queued = 2});
+  report.streams.push_back({.name = "compute",
+                            .kind = "device",
+                            .busy_ratio = 0.1,
+                            .busy_ns = 21,
+                            .queued = 2,
+                            .done = 22,
+                            .running = "forward block 3",
+                            .running_ns = 23,
+                            .step_busy_ns = 24});
   report.memory_bytes = 5'000'000'000;
   report.memory_peak_bytes = 6'000'000'000;
   report.training = {.step = 11, .steps = 100, .steps_here = 10, .loss = 2.25, .grad_norm = std::nullopt, .validation_loss = 2.5, .validation_step = 9,
