@@ -203,7 +203,7 @@ TEST(ReportJson, SurvivesMutationsOfAGoodReport) {
   std::mt19937 random(20);
   const auto below = [&random](std::size_t end) { return std::uniform_int_distribution<std::size_t>(0, end - 1)(random); };
   int taken = 0, refused = 0;
-  for (int round = 0; round < 5'000; ++round) {
+  for (int round = 0; round < 10'000; ++round) {
     std::string text = good;
     for (std::size_t changes = 1 + below(4); changes > 0; --changes) {
       const std::size_t at = below(text.size());
