@@ -80,6 +80,11 @@ struct DashboardArguments {
 };
 Status dashboard(const DashboardArguments& arguments);
 
+struct TopArguments {
+  std::string job;  // how its id begins; empty: the only one
+};
+Status top(const TopArguments& arguments);
+
 struct DataPrepareArguments {
   std::vector<std::string> inputs;
   std::string tokenizer = "byte";

@@ -8,36 +8,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "tools/troupe/table.h"
+#include "tools/troupe/answer_fields.h"
 
 namespace troupe::tool {
 namespace {
 
 using nlohmann::json;
-
-// null where there is none.
-const json& at(const json& row, const char* key) {
-  static const json kNone;
-  const auto found = row.find(key);
-  return found == row.end() ? kNone : *found;
-}
-double number(const json& row, const char* key) { return at(row, key).is_number() ? at(row, key).get<double>() : 0; }
-std::string count(const json& row, const char* key) { return absl::StrCat(static_cast<std::int64_t>(number(row, key))); }
-std::string word(const json& row, const char* key) { return at(row, key).is_string() ? at(row, key).get<std::string>() : ""; }
-const json& rows_of(const json& answer, const char* key) {  // of ten thousand a copy would take as long as reading them
-  static const json kNone = json::array();
-  return at(answer, key).is_array() ? at(answer, key) : kNone;
-}
-std::string age(const json& row, const char* key) { return duration(number(row, key)); }
-
-// "waits for credit numbers", "handling Tick".
-std::string state_of(const json& actor) {
-  std::string state = absl::StrReplaceAll(word(actor, "state"), {{"waiting_for_", "waits for "}, {"_", " "}});
-  if (const auto detail = word(actor, "detail"); !detail.empty()) absl::StrAppend(&state, " ", detail);
-  if (number(actor, "number") >= 0 && actor.contains("number")) absl::StrAppend(&state, " ", count(actor, "number"));
-  if (const auto from = word(actor, "from"); !from.empty()) absl::StrAppend(&state, " from ", from);
-  return state;
-}
 
 std::string actors_text(const json& answer) {
   std::vector<std::vector<std::string>> rows;
@@ -103,7 +79,7 @@ std::string job_text(const json& answer) {
 }
 
 std::string mailbox_text(const json& answer) {
-  const json actor = answer.value("actor", json::object());
+  const json& actor = part_of(answer, "actor");
   std::string text = absl::StrCat(count(actor, "rank"), "/", word(actor, "name"), ": ", state_of(actor), " for ", age(actor, "since_s"), "; ", count(actor, "depth"),
                                   " waiting, ", count(actor, "depth_max"), " at most; ", count(actor, "sent"), " sent = ", count(actor, "handled"), " handled + ",
                                   count(actor, "dead"), " dead + ", count(actor, "depth"), " waiting\n");

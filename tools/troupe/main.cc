@@ -169,6 +169,11 @@ void declare_dashboard(CLI::App& app, DashboardArguments& a) {
   app.footer("The page goes on when the job ends and one with the same output folder comes back. SIGINT or SIGTERM ends it; the job does not notice.");
 }
 
+void declare_top(CLI::App& app, TopArguments& a) {
+  app.add_option("job", a.job, "how an id of troupe jobs begins; left out: the only job that runs");
+  app.footer("Keys: Tab the next view, s how it is sorted, / filter, Enter look into an actor, p pause the display, ? help, q quit.");
+}
+
 void declare_data_prepare(CLI::App& app, DataPrepareArguments& a) {
   app.add_option("inputs", a.inputs, "files, or folders that are read with all below them")->required();
   app.add_option("--output,-o", a.options.output, "prefix of the corpus: PREFIX.bin, PREFIX.idx, or PREFIX_train.*, PREFIX_validation.*")
@@ -278,6 +283,7 @@ void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& 
 
   commands.add(app, "jobs", "list the running jobs of this user", jobs, declare_jobs);
   commands.add(app, "inspect", "show what a running job does and waits for", inspect, declare_inspect);
+  commands.add(app, "top", "show a running job on a whole screen, again every second", top, declare_top);
 
   commands.add(app, "dashboard", "a page in the browser that shows a running job", dashboard, declare_dashboard);
 

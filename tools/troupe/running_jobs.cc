@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "actors/inspect/http.h"
 
@@ -53,6 +55,15 @@ StatusOr<std::string> ask(const RunningJob& job, const std::string& target, std:
     }
   }
   return absl::UnavailableError(absl::StrCat("no process of job ", job.card().job, " answers on this machine; is process ", job.card().pid, " stopped?"));
+}
+
+std::string in_query(const std::string& text) {
+  std::string encoded;
+  for (const char c : text) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) encoded += c;
+    else absl::StrAppend(&encoded, "%", absl::BytesToHexString(std::string(1, c)));
+  }
+  return encoded;
 }
 
 }  // namespace troupe::tool

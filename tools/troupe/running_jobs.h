@@ -20,5 +20,7 @@ StatusOr<std::vector<RunningJob>> running_jobs();
 StatusOr<RunningJob> running_job(const std::string& id);
 // Whichever of its processes is able to answer.
 StatusOr<std::string> ask(const RunningJob& job, const std::string& target, std::chrono::nanoseconds patience);
+// A word for a query: all but letters and digits encoded, so that it does not matter who decodes what.
+std::string in_query(const std::string& text);
 
 }  // namespace troupe::tool
