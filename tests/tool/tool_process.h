@@ -48,6 +48,7 @@ class ToolProcess {
   void signal(int number) const;
   bool running();
   const Ended& wait(std::chrono::nanoseconds deadline = kPatience);
+  std::string out() const { return read_text(out_path_); }
   std::string err() const { return read_text(err_path_); }
 
  private:

@@ -62,15 +62,16 @@ export class ChartsView {
   }
 
   draw(chart, data, label) {
+    const pointRadius = data.length === 1 ? 3 : 0;  // one point makes no line
     if (chart.drawn) {
-      chart.drawn.data.datasets[0].data = data;
+      Object.assign(chart.drawn.data.datasets[0], {data, pointRadius});
       chart.drawn.update('none');
       return;
     }
     const {what} = chart, grid = colourOf('--grid'), text = colourOf('--soft'), colour = colourOf(what.colour);
     chart.drawn = new Chart(chart.canvas, {
       type: 'line',
-      data: {datasets: [{data, borderColor: colour, backgroundColor: colour, borderWidth: 1.5, pointRadius: 0, pointHitRadius: 8, tension: 0}]},
+      data: {datasets: [{data, borderColor: colour, backgroundColor: colour, borderWidth: 1.5, pointRadius, pointHitRadius: 8, tension: 0}]},
       options: {
         animation: false, parsing: false, normalized: true, maintainAspectRatio: false, responsive: true,
         interaction: {mode: 'nearest', axis: 'x', intersect: false},

@@ -20,7 +20,7 @@ export async function ask(target) {
   try {
     const response = await fetch(target, {headers, cache: 'no-store'});
     const answer = await response.json();
-    return response.ok ? {answer} : {error: String(answer.error ?? response.status)};
+    return response.ok && answer.error === undefined ? {answer} : {error: String(answer.error ?? response.status)};
   } catch {
     return {error: 'the dashboard does not answer'};
   }

@@ -3,9 +3,15 @@ import {duration, stateText} from './format.js';
 
 const kMost = 6;
 
+const kNameMost = 48;
+
+function short(name) {
+  return name.length <= kNameMost ? name : `${name.slice(0, kNameMost / 2)}…${name.slice(-kNameMost / 2)}`;
+}
+
 function named(id) {
   const slash = id.indexOf('/');
-  const name = id.slice(slash + 1);
+  const name = short(id.slice(slash + 1));
   return name ? `${name} of rank ${id.slice(0, slash)}` : `rank ${id.slice(0, slash)}`;
 }
 
@@ -25,7 +31,7 @@ export function findings(model) {
     found.push({level: 'bad', view: 'ranks', text: `${model.silent.length === 1 ? 'Rank' : 'Ranks'} ${ranksText(model.silent)} gave no answer${why}`});
   }
   for (const row of model.failed.slice(-2)) {
-    found.push({level: 'bad', view: 'ranks', text: `${row.name} of rank ${row.rank} ended: ${[...(row.chain ?? []), row.cause].filter((text, i, all) => all.indexOf(text) === i).join('; then ')}`});
+    found.push({level: 'bad', view: 'ranks', text: `${short(row.name)} of rank ${row.rank} ended: ${[...(row.chain ?? []), row.cause].filter((text, i, all) => all.indexOf(text) === i).join('; then ')}`});
   }
   const training = model.training;
   if (training && training.step_open_s > model.stuckAfter_s) {
@@ -33,12 +39,12 @@ export function findings(model) {
     const last = chain.length ? `; the ledger waits in the end for ${named(chain[chain.length - 1])}` : '';
     found.push({level: 'bad', view: 'waits', text: `The open step has taken ${duration(training.step_open_s)}, a usual one ${duration(training.median_step_s)}${last}`});
   }
-  const stuck = model.actors.filter((actor) => actor.stuck_s > 0).sort((a, b) => b.stuck_s - a.stuck_s);
+  const stuck = model.actors.filter((actor) => actor.stuck_s > 0 && !model.inCycle.has(actor.id)).sort((a, b) => b.stuck_s - a.stuck_s);
   for (const actor of stuck.slice(0, 2)) {
     const mail = actor.depth > 0 ? `, ${actor.depth} in its mailbox, the oldest ${duration(actor.oldest_s)}` : '';
-    found.push({level: 'warn', view: 'mailboxes', id: actor.id, text: `${named(actor.id)} does not get on for ${duration(actor.stuck_s)}: ${stateText(actor)}${mail}`});
+    found.push({level: 'warn', view: 'mailboxes', id: actor.id, text: `${named(actor.id)} has made no progress for ${duration(actor.stuck_s)}: ${stateText({...actor, detail: short(actor.detail ?? '')})}${mail}`});
   }
-  if (stuck.length > 2) found.push({level: 'warn', view: 'mailboxes', text: `${stuck.length - 2} more actors do not get on`});
+  if (stuck.length > 2) found.push({level: 'warn', view: 'mailboxes', text: `${stuck.length - 2} more ${stuck.length === 3 ? 'actor makes' : 'actors make'} no progress`});
   const paused = model.actors.filter((actor) => actor.state === 'paused');
   if (paused.length) found.push({level: 'warn', view: 'mailboxes', id: paused[0].id, text: `${paused.length} paused: ${paused.slice(0, 3).map((actor) => named(actor.id)).join(', ')}`});
   return found.slice(0, kMost);

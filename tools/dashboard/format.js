@@ -7,6 +7,7 @@ export function isNumber(value) {
 export function duration(seconds) {
   if (!isNumber(seconds)) return '–';
   const s = Math.max(0, seconds);
+  if (s === 0) return '0 s';
   if (s < 0.001) return `${Math.round(s * 1e6)} µs`;
   if (s < 1) return `${(s * 1e3).toFixed(s < 0.01 ? 1 : 0)} ms`;
   if (s < 60) return `${s.toFixed(s < 10 ? 1 : 0)} s`;

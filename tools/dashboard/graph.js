@@ -4,10 +4,11 @@ import {kNode, layout} from './graph_layout.js';
 
 const kRanksAtOnce = 4, kActorsAtOnce = 120;
 const kLabelsMost = 60;
+const kSmallFrom = 200;  // so many ranks have small cells
 
 const kCells = {  // of the rank map: sign and what it means
   silent: ['!', 'gave no answer'],
-  stuck: ['S', 'an actor does not get on'],
+  stuck: ['S', 'an actor makes no progress'],
   running: ['R', 'running'],
   handling: ['H', 'handling'],
   waiting_for_collective: ['L', 'waits for a collective'],
@@ -55,10 +56,11 @@ export class GraphView {
     this.model = model;
     const isMany = model.ranks.length > kRanksAtOnce || model.actors.length > kActorsAtOnce && model.ranks.length > 1;
     this.mapBox.hidden = !isMany;
-    if (isMany) this.updateMap(model);
     if (isMany && (this.rank === null || !model.byRank.has(this.rank))) {
       this.rank = (model.ranks.find((report) => model.rankState(report) === 'stuck') ?? model.ranks.find((report) => report.answered) ?? model.ranks[0])?.rank ?? null;
     }
+    if (isMany) this.updateMap(model);
+    this.map.classList.toggle('small', model.ranks.length > kSmallFrom);
     const ranks = isMany ? (this.rank === null ? [] : [this.rank]) : model.ranks.map((report) => report.rank);
     const byRank = new Map(ranks.map((rank) => [rank, []]));
     // X@R is the door to another rank's X, which has its own place.
@@ -94,6 +96,7 @@ export class GraphView {
       const parts = {mark: badge('idle'), name: element('span', {class: 'node-name'}), line: element('span', {class: 'node-line'}), mail: element('span', {class: 'node-mail'})};
       const button = element('button', {type: 'button', class: 'node', 'data-node': node.id}, parts.mark, parts.name, parts.mail, parts.line);
       at(button, node.x, node.y);
+      button.style.width = `${placed.nodeWidth}px`;
       button.addEventListener('click', () => {
         if (!node.family) return this.open(node.id);
         this.opened.add(node.family);
@@ -103,11 +106,11 @@ export class GraphView {
       this.canvas.append(button);
       this.nodes.set(node.id, {...node, ...parts, button, ids: node.members.map((actor) => actor.id)});
     }
-    this.drawEdges(edges, placed.isNarrow);
+    this.drawEdges(edges, placed);
     if (focused) this.canvas.querySelector(`[data-node="${CSS.escape(focused)}"]`)?.focus();
   }
 
-  drawEdges(edges, isNarrow) {
+  drawEdges(edges, placed) {
     this.lines.replaceChildren();
     this.paths = new Map();
     const taken = new Map();
@@ -117,7 +120,7 @@ export class GraphView {
       const key = `${edge.fromId} ${edge.toId}`;
       const lane = taken.get(key) ?? 0;
       taken.set(key, lane + 1);
-      const {d, x, y} = curve(from, to, lane, isNarrow);
+      const {d, x, y} = curve(from, to, lane, placed);
       const path = svg('path', {d, class: 'edge'});
       const label = svg('text', {x, y, class: 'edge-label', 'text-anchor': 'middle'});
       this.lines.append(path);
@@ -158,7 +161,7 @@ export class GraphView {
     say(node.name, name);
     say(node.line, line);
     say(node.mail, depth ? `✉ ${depth}` : '');
-    const told = `${name}, rank ${worst.rank}: ${sign(worst.state)}, ${stateText(worst)}${isBad ? ', does not get on' : ''}${depth ? `, ${depth} in the mailbox` : ''}${node.family ? '; opens the list' : ''}`;
+    const told = `${name}, rank ${worst.rank}: ${sign(worst.state)}, ${stateText(worst)}${isBad ? ', no progress' : ''}${depth ? `, ${depth} in the mailbox` : ''}${node.family ? '; opens the list' : ''}`;
     if (node.button.getAttribute('aria-label') !== told) {
       node.button.setAttribute('aria-label', told);
       node.button.title = `${name}: ${line}`;
@@ -225,14 +228,20 @@ function weight(actor, model) {
 }
 
 // From one node's side to the other's; back below them, so that it does not hide the way there.
-function curve(from, to, lane, isNarrow) {
-  const {width, height} = kNode;
+function curve(from, to, lane, {isNarrow, nodeWidth}) {
+  const {height} = kNode, width = nodeWidth;
   if (isNarrow) {
     const isDown = to.y > from.y;
     const x1 = from.x + width * (isDown ? 0.4 : 0.7) + lane * 9, x2 = to.x + width * (isDown ? 0.4 : 0.7) + lane * 9;
     const y1 = isDown ? from.y + height : from.y, y2 = isDown ? to.y : to.y + height;
     const bend = Math.max(14, Math.abs(y2 - y1) / 2) * (isDown ? 1 : -1);
     return {d: `M${x1} ${y1} C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2}`, x: (x1 + x2) / 2 + (isDown ? -14 : 16), y: (y1 + y2) / 2 + 4};
+  }
+  if (rankOf(from.id) !== rankOf(to.id) && to.x !== from.x) {  // to another rank through the gap between two columns
+    const isForward = to.x > from.x, isDown = to.y > from.y;
+    const x1 = isForward ? from.x + width : from.x, x2 = isForward ? to.x : to.x + width, y1 = from.y + (isForward ? 16 : height - 12), y2 = to.y + (isForward ? 16 : height - 12);
+    const gap = (isForward ? to.x : from.x) - kNode.gapX / 2 + (isForward ? -8 : 8) + lane * 5, bend = isDown ? 26 : -26;
+    return {d: `M${x1} ${y1} C${gap} ${y1} ${gap} ${y1} ${gap} ${y1 + bend} L${gap} ${y2 - bend} C${gap} ${y2} ${gap} ${y2} ${x2} ${y2}`, x: gap, y: (y1 + bend + y2 - bend) / 2};
   }
   if (to.x > from.x) {
     const y1 = from.y + 16 + lane * 10, y2 = to.y + 16 + lane * 10, x1 = from.x + width, x2 = to.x;

@@ -1,5 +1,6 @@
 // Where actors stand: those with edges in columns by their place in the pipeline, the others below them, rank by rank. Pure.
 
+const kNarrowGap = 12;
 const kFamilyLeast = 4;  // shard-0, shard-1, ... become one node from so many on
 export const kNode = {width: 158, height: 46, gapX: 62, gapY: 22, head: 38, pad: 12};
 
@@ -59,7 +60,7 @@ export function families(actors, opened) {
   return nodes;
 }
 
-// -> {width, height, groups: [{rank, x, y, width, height}], nodes: [{id, family?, members, x, y}]}
+// -> {width, height, nodeWidth, isNarrow, groups: [{rank, x, y, width, height}], nodes: [{id, family?, members, x, y}]}
 export function layout(ranks, actorsOf, edges, width, opened) {
   const shown = ranks.flatMap((rank) => actorsOf(rank));
   const ids = new Set(shown.map((actor) => actor.id));
@@ -67,16 +68,18 @@ export function layout(ranks, actorsOf, edges, width, opened) {
   const connected = new Set(inside.flatMap((edge) => [edge.fromId, edge.toId]).filter((id) => ids.has(id)));
   const layer = layers(shown.map((actor) => actor.id).filter((id) => connected.has(id)), inside);
   const deepest = Math.max(0, ...layer.values());
-  const step = kNode.width + kNode.gapX;
-  const isNarrow = width < 600;
-  const fits = Math.max(1, Math.floor((width - 2 * kNode.pad + 16) / (kNode.width + 16)));
+  const isNarrow = width < 600;  // a phone: two nodes side by side
+  const nodeWidth = isNarrow ? Math.min(kNode.width, Math.max(120, Math.floor((width - 2 * kNode.pad - 2 - kNarrowGap) / 2))) : kNode.width;
+  // All stand in the same columns, so that edges to other ranks find a gap between them.
+  const step = nodeWidth + (isNarrow ? kNarrowGap : kNode.gapX);
+  const fits = Math.max(1, Math.floor((width - 2 * kNode.pad + step - nodeWidth) / step));
   const groups = [], nodes = [];
   let top = 0, right = 0;
   for (const rank of ranks) {
     const group = {rank, x: 0, y: top, width: 0, height: 0};
     const place = (node, x, y) => {
       nodes.push({...node, x: kNode.pad + x, y: top + kNode.head + y});
-      right = Math.max(right, 2 * kNode.pad + x + kNode.width);
+      right = Math.max(right, 2 * kNode.pad + x + nodeWidth);
     };
     const columns = new Map();
     for (const actor of actorsOf(rank)) {
@@ -86,10 +89,10 @@ export function layout(ranks, actorsOf, edges, width, opened) {
       columns.get(column).push({id: actor.id, members: [actor]});
     }
     let bottom = 0;
-    if (isNarrow) {  // a phone: the pipeline goes down
+    if (isNarrow) {  // the pipeline goes down
       for (let column = 0; column <= deepest; ++column) {
         const members = columns.get(column) ?? [];
-        members.forEach((node, i) => place(node, (i % fits) * (kNode.width + 16), bottom + Math.floor(i / fits) * (kNode.height + 30)));
+        members.forEach((node, i) => place(node, (i % fits) * step, bottom + Math.floor(i / fits) * (kNode.height + 30)));
         bottom += Math.ceil(members.length / fits) * (kNode.height + 30);
       }
     } else {
@@ -100,12 +103,12 @@ export function layout(ranks, actorsOf, edges, width, opened) {
     }
     if (bottom) bottom += 14;
     const others = families(actorsOf(rank).filter((actor) => !connected.has(actor.id)), opened);
-    others.forEach((node, i) => place(node, (i % fits) * (kNode.width + 16), bottom + Math.floor(i / fits) * (kNode.height + 10)));
+    others.forEach((node, i) => place(node, (i % fits) * step, bottom + Math.floor(i / fits) * (kNode.height + 10)));
     bottom += Math.ceil(others.length / fits) * (kNode.height + 10);
     group.height = kNode.head + bottom + 4;
     top += group.height + 14;
     groups.push(group);
   }
-  for (const group of groups) group.width = Math.max(right, isNarrow ? 0 : width - 2);
-  return {width: Math.max(right, 1), height: top, groups, nodes, isNarrow};
+  for (const group of groups) group.width = Math.max(right, width - 2);
+  return {width: Math.max(right, 1), height: top, groups, nodes, isNarrow, nodeWidth};
 }

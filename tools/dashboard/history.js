@@ -2,7 +2,7 @@
 import {isNumber} from './format.js';
 
 const kPointsMost = 4000;
-const kAgainMs = 10000;
+const kAgainMs = 5000;
 
 export class History {
   constructor(ask) {

@@ -63,7 +63,7 @@ function choose(view) {
 }
 
 // Light, dark, or as the system has it.
-const kThemes = {auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark'};
+const kThemes = {auto: 'Theme: auto', light: 'Theme: light', dark: 'Theme: dark'};
 function setTheme(theme) {
   localStorage.setItem('theme', theme);
   if (theme === 'auto') delete document.documentElement.dataset.theme;

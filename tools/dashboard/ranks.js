@@ -45,7 +45,7 @@ export class RanksView {
     const busy = (report.streams ?? []).map((stream) => stream.busy_ratio).filter((ratio) => typeof ratio === 'number');
     const text = state === 'silent' ? `gave no answer: ${report.error ?? ''}${report.silent_s > 0 ? `, silent for ${duration(report.silent_s)}` : ''}`
       : state === 'failed' ? `${failure.name} ended: ${failure.cause}`
-      : state === 'stuck' ? `does not get on: ${stuck.slice(0, 3).map((actor) => actor.name).join(', ')}` : state.replaceAll('_', ' ');
+      : state === 'stuck' ? `no progress: ${stuck.slice(0, 3).map((actor) => actor.name).join(', ')}` : state.replaceAll('_', ' ');
     return {
       rank: report.rank, state, text, host: report.host ?? '–', pid: report.pid ?? '–', actors: report.answered ? actors.length : '–',
       oldest: Math.max(0, ...actors.map((row) => (row.depth > 0 ? row.oldest_s ?? 0 : 0))), busy: busy.length ? Math.max(...busy) : undefined,

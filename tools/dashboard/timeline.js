@@ -3,6 +3,7 @@ import {clock, duration, element, isNumber, percent, say} from './format.js';
 import {colourOf} from './charts.js';
 
 const kAgainMs = 2000, kLanesMost = 24, kLane = 26, kNames = 118, kAxis = 22;
+const kSame_s = 1e-5;  // the clocks of two answers differ by less
 const kColours = ['--op-1', '--op-2', '--op-3', '--op-4', '--op-5', '--op-6'];
 
 // -> {lanes: [{name, rank, operations: [{name, step, micro, begin, end}]}], begin, end}; times of all ranks on one clock.
@@ -75,6 +76,7 @@ export class TimelineView {
     const {lanes, begin, end} = lanesOf(this.trace, Number(this.last.value));
     const of = lanes.filter((lane) => this.rank.value === '' || lane.rank === Number(this.rank.value));
     this.lanes = of.slice(0, kLanesMost);
+    this.chosen = this.lanes.find((lane) => lane.name === this.chosenLane)?.operations.find((operation) => operation.name === this.chosen?.name && Math.abs(operation.begin - this.chosen.begin) < kSame_s) ?? this.chosen;
     const width = this.root.clientWidth, height = kAxis + this.lanes.length * kLane + 4, ratio = devicePixelRatio || 1;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
@@ -173,6 +175,7 @@ export class TimelineView {
   choose(lane, operation) {
     if (this.chosen === operation) return;
     this.chosen = operation;
+    this.chosenLane = lane.name;
     say(this.told, operation ? `${lane.name}: ${operation.name}${operation.step >= 0 ? `, step ${operation.step}` : ''}${operation.micro >= 0 ? `, micro-batch ${operation.micro}` : ''}, ${duration(operation.end - operation.begin)}, at ${clock(operation.begin)}` : '');
     this.draw();
   }

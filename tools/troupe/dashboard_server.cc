@@ -1,6 +1,7 @@
 #include "tools/troupe/dashboard_server.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "tools/dashboard/page.h"
@@ -95,8 +96,10 @@ StatusOr<HttpAnswer> DashboardServer::data(const HttpRequest& request) const {
     return absl::NotFoundError(absl::StrCat("there is no ", request.path, "; /v1/ has stream, history, status, mailbox, peek, trace, config"));
   std::string target = request.path;
   for (const auto& [key, value] : request.query) absl::StrAppend(&target, target == request.path ? "?" : "&", actors::in_query(key), "=", actors::in_query(value));
-  TROUPE_ASSIGN_OR_RETURN(std::string body, feed_.ask(target));
-  return HttpAnswer{.body = std::move(body)};
+  auto body = feed_.ask(target);
+  if (body.ok()) return HttpAnswer{.body = *std::move(body)};
+  // That a job has no such view, or has ended, is an answer: pages ask again, and a browser would write each refusal in its console.
+  return HttpAnswer{.body = nlohmann::json{{"schema", 1}, {"error", std::string(body.status().message())}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
 }
 
 }  // namespace troupe::tool

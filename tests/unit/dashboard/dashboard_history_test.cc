@@ -1,0 +1,94 @@
+#include "tools/troupe/dashboard_history.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/tiny_job.h"
+
+namespace troupe::test {
+namespace {
+
+using nlohmann::json;
+
+class DashboardHistory : public testing::Test {
+ protected:
+  std::string path() const { return folder_.path() + "/metrics.jsonl"; }
+  void append(const std::string& text) const { std::ofstream(path(), std::ios::app | std::ios::binary) << text; }
+  static std::string line(int step, double loss) { return json{{"step", step}, {"loss", loss}, {"tokens_per_s", 10.0}, {"mfu", 0.5}, {"step_s", 0.1}}.dump() + "\n"; }
+  json steps() const { return json::parse(history_.text("/out"))["steps"]; }
+
+  tool::DashboardHistory history_;
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_F(DashboardHistory, ReadsWhatWasAppendedSince) {
+  append(line(1, 3.0) + line(2, 2.5).substr(0, 20));  // torn while it is written
+  history_.read_metrics(path());
+  ASSERT_EQ(steps().size(), 1u);
+  EXPECT_EQ(steps()[0], (json{{"step", 1}, {"loss", 3.0}, {"tokens_per_s", 10.0}, {"mfu_ratio", 0.5}, {"step_s", 0.1}}));
+  append(line(2, 2.5).substr(20) + "nonsense\n" + line(3, 2.0));
+  history_.read_metrics(path());
+  ASSERT_EQ(steps().size(), 3u);
+  EXPECT_EQ(steps()[1]["loss"], 2.5);
+  EXPECT_EQ(history_.last_step(), 3);
+}
+
+TEST_F(DashboardHistory, BeginsAgainWithAnotherFile) {
+  append(line(1, 3.0) + line(2, 2.5));
+  history_.read_metrics(path());
+  std::ofstream(path(), std::ios::trunc) << line(1, 7.0);
+  history_.read_metrics(path());
+  ASSERT_EQ(steps().size(), 1u);
+  EXPECT_EQ(steps()[0]["loss"], 7.0);
+  history_.read_metrics(path() + ".none");  // what is known stays
+  EXPECT_EQ(steps().size(), 1u);
+}
+
+TEST_F(DashboardHistory, ARepeatedStepCountsOnce) {
+  append(line(1, 3.0) + line(2, 2.5) + line(3, 2.4) + line(2, 2.6));  // resumed from the checkpoint after step 1
+  history_.read_metrics(path());
+  ASSERT_EQ(steps().size(), 2u);
+  EXPECT_EQ(steps()[1]["loss"], 2.6);
+}
+
+TEST_F(DashboardHistory, ThinsAndKeepsSpikes) {
+  constexpr int kSteps = 50000, kSpike = 31007, kDip = 12345;
+  std::string text;
+  for (int step = 1; step <= kSteps; ++step) text += line(step, step == kSpike ? 99.0 : step == kDip ? 0.5 : 2.0);
+  append(text);
+  history_.read_metrics(path());
+  const json all = steps();
+  EXPECT_LE(all.size(), tool::DashboardHistory::kPointsMost);
+  EXPECT_GT(all.size(), tool::DashboardHistory::kPointsMost / 4);
+  bool has_spike = false, has_dip = false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    has_spike |= all[i]["step"] == kSpike;
+    has_dip |= all[i]["step"] == kDip;
+    EXPECT_TRUE(i == 0 || all[i - 1]["step"] < all[i]["step"]) << i;
+  }
+  EXPECT_TRUE(has_spike);
+  EXPECT_TRUE(has_dip);
+  EXPECT_EQ(all.back()["step"], kSteps);
+}
+
+TEST_F(DashboardHistory, TakesFramesWhereThereIsNoFile) {
+  const auto frame = [](int step, json loss) {
+    return json{{"at_unix_s", 100.0 + step}, {"ranks", {json{{"rank", 0}, {"memory_bytes", 70}}, json{{"rank", 1}, {"memory_bytes", 30}, {"memory_peak_bytes", 40}, {"training", {{"step", step}, {"loss", loss}}}}}}};
+  };
+  history_.take(frame(1, 3.0));
+  history_.take(frame(1, 3.0));  // nothing new
+  history_.take(frame(2, nullptr));
+  history_.take(json{{"ranks", "nonsense"}});
+  EXPECT_EQ(steps(), (json{{{"step", 1}, {"loss", 3.0}}, {{"step", 2}}}));
+  const json memory = json::parse(history_.text("/out"))["memory"];
+  ASSERT_EQ(memory.size(), 3u);
+  EXPECT_EQ(memory[2], (json{{"at_unix_s", 102.0}, {"bytes", 100}, {"peak_bytes", 40}}));
+}
+
+}  // namespace
+}  // namespace troupe::test
