@@ -63,6 +63,16 @@ struct Gradient {
   device::Event ready;
 };
 
+// For the edges' probes.
+inline std::int64_t carried_bytes(const Batch& m) {
+  const auto& in = m.inputs;
+  std::int64_t bytes = 0;
+  for (const auto* tensor : {&in.tokens, &in.targets, &in.positions, &in.document_start, &in.sample_ids}) bytes += tensor->view().bytes();
+  return bytes;
+}
+inline std::int64_t carried_bytes(const Activation& m) { return m.x.view().bytes(); }
+inline std::int64_t carried_bytes(const Gradient& m) { return m.dx.view().bytes(); }
+
 // --- a step ---
 
 struct OpenStep {

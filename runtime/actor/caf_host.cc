@@ -109,7 +109,7 @@ void Host::enqueue(caf::mailbox_element_ptr element, caf::execution_unit* unit) 
     ours.probe = cell_.probe.get();
     ours.stage =
         cell_.ended.load(std::memory_order_relaxed) ? Element::Stage::kAfterEnd : Element::Stage::kInMailbox;
-    cell_.probe->sent(ours.type().index);
+    ours.sent_at = cell_.probe->sent(ours.type().index);
     hand_over(&ours);
   }
   caf::event_based_actor::enqueue(std::move(element), unit);
@@ -184,7 +184,7 @@ caf::invoke_message_result Host::consume(caf::mailbox_element& element) {
     ours.stage = Element::Stage::kTaken;
     probe.pause.take();
     if (const Entry* entry = actor.entry_of(type.index)) {
-      const std::uint64_t begun = probe.begin_handling(type.index);
+      const std::uint64_t begun = probe.begin_handling(type.index, ours.sent_at);
       if (type.arrive != nullptr) type.arrive(actor, ours.payload());
       guarded(type.name, [&] { entry->method.invoke(actor, entry->method, ours.payload()); });
       probe.end_handling(type.index, entry->slot, begun);

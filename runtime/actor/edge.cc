@@ -65,12 +65,12 @@ void OutPort::put_back(OutSlot slot) {
   edge_->probe_->was_put_back(free_count_);
 }
 
-std::uint64_t OutPort::begin_send(const OutSlot& slot) {
+std::uint64_t OutPort::begin_send(const OutSlot& slot, std::int64_t bytes) {
   TROUPE_CHECK(slot.index >= 0 && slot.index < credits() && taken_[static_cast<std::size_t>(slot.index)])
       << "edge " << edge().name() << ": slot " << slot.index << " sent but not taken";
   taken_[static_cast<std::size_t>(slot.index)] = false;
   edge_->reusable_after_[static_cast<std::size_t>(slot.index)] = device::Event();
-  edge_->probe_->was_sent();
+  edge_->probe_->was_sent(bytes);
   return next_sequence_++;
 }
 

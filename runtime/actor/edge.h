@@ -115,6 +115,17 @@ struct ShownAs<Delivery<T>> {
   static constexpr std::string_view name() { return message_name<T>(); }
 };
 
+// What the edge's probe counts as sent: the tensors' bytes where the message's own namespace has a `carried_bytes(const T&)` that says so, else those of
+// the struct.
+template <class T>
+std::int64_t edge_bytes(const T& message) {
+  if constexpr (requires { carried_bytes(message); }) {
+    return carried_bytes(message);
+  } else {
+    return sizeof(T);
+  }
+}
+
 // The part of Out that knows no type.
 class OutPort {
  public:
@@ -144,7 +155,7 @@ class OutPort {
   const Edge& edge() const;
 
  protected:
-  std::uint64_t begin_send(const OutSlot& slot);  // checks the slot, gives the sequence number
+  std::uint64_t begin_send(const OutSlot& slot, std::int64_t bytes);  // checks the slot, gives the sequence number
   const std::shared_ptr<Edge>& shared_edge() const { return edge_; }
 
  private:
@@ -171,7 +182,7 @@ class Out : public OutPort {
   Out(Actor& owner, std::string name) : OutPort(owner, std::move(name)) {}
 
   void send(const OutSlot& slot, T message) {
-    const std::uint64_t sequence = begin_send(slot);
+    const std::uint64_t sequence = begin_send(slot, edge_bytes(message));
     detail::post(shared_edge()->receiver().cell(),
                  Delivery<T>{std::move(message), Credit(shared_edge(), slot.index), sequence}, Lane::kNormal,
                  &owner());

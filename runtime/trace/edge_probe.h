@@ -19,14 +19,17 @@ struct EdgeProbe {
   std::string name, from, to;  // fixed before the actors start
   std::int64_t capacity = 0;
   std::atomic<std::int64_t> free{0}, taken{0}, sent{0}, reclaimed{0};  // by the sender
+  std::atomic<std::int64_t> bytes{0};                                  // sent, by the sender
   std::atomic<std::int64_t> delivered{0};                              // by the receiver
   std::atomic<std::int64_t> returned{0};                               // by whoever drops the credit
 
   void was_taken(std::int64_t now_free) { move(taken, 1, now_free); }
   void was_put_back(std::int64_t now_free) { move(taken, -1, now_free); }
   void was_reclaimed(std::int64_t now_free) { move(reclaimed, 1, now_free); }
-  void was_sent() {
-    if constexpr (kProbes) sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  void was_sent(std::int64_t message_bytes) {
+    if constexpr (!kProbes) return;
+    bytes.store(bytes.load(std::memory_order_relaxed) + message_bytes, std::memory_order_relaxed);
+    sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
   void was_delivered() {
     if constexpr (kProbes) delivered.fetch_add(1, std::memory_order_release);
@@ -44,6 +47,7 @@ struct EdgeProbe {
     row.sent = sent.load(std::memory_order_acquire);
     row.taken = taken.load(std::memory_order_acquire);
     row.free = free.load(std::memory_order_acquire);
+    row.bytes = bytes.load(std::memory_order_relaxed);
     row.in_flight = row.taken - row.reclaimed;
     return row;
   }

@@ -75,6 +75,10 @@ class Writer {
     list(rows, [this](const Row& row) { object(row); });
   }
   template <class Row>
+  void long_row(const char* key, const Row& value) {
+    if (!brief_) row(key, value);
+  }
+  template <class Row>
   void long_rows(const char* key, const std::vector<Row>& list) {
     if (!brief_) rows(key, list);
   }
@@ -206,6 +210,10 @@ class Reader {
       Reader reader((*list)[i], status_, *this, key, i);
       fields(reader, rows.emplace_back());
     }
+  }
+  template <class Row>
+  void long_row(const char* key, Row& value) {
+    if (json_.contains(key)) row(key, value);
   }
   template <class Row>
   void long_rows(const char* key, std::vector<Row>& list) {

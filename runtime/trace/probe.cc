@@ -212,6 +212,18 @@ Probe::Events Probe::events_since(std::uint64_t since, const Texts& texts) const
   return result;
 }
 
+namespace {
+
+template <class Counts>
+HistogramRow histogram(const Counts& times) {
+  HistogramRow row;
+  for (int i = 0; i < Ticks::kBounds; ++i) row.bounds_s.push_back(static_cast<double>(Ticks::bound_ns(i)) / 1e9);
+  for (const auto& count : times) row.counts.push_back(static_cast<std::int64_t>(count.load(std::memory_order_relaxed)));
+  return row;
+}
+
+}  // namespace
+
 ActorRow Probe::row(const Texts& texts) const {
   ActorRow row;
   row.name = name_;
@@ -270,6 +282,8 @@ ActorRow Probe::row(const Texts& texts) const {
     row.messages.push_back({texts.type(counts.type.load(std::memory_order_relaxed)), handled, handling_ns});
     row.handling_ns += handling_ns;
   }
+  row.in_mailbox = histogram(in_mailbox_);
+  row.in_handler = histogram(in_handler_);
   for (const auto& counts : dead_counts_) {
     const std::uint32_t key = counts.key.load(std::memory_order_relaxed);
     if (key == 0) break;

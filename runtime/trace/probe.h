@@ -4,7 +4,8 @@
 // a time; readers by any thread at any time. Writers never lock, never wait: a few relaxed stores; the
 // sender's share is one atomic add. Limits: sizeof(Probe) <= 16 KiB (static_assert); kTypes message types an
 // actor; the last kEvents events; the age and type of the kStamps oldest messages of the mailbox. Invariants:
-// sent = handled + dead + depth (ProbeTest.EveryMessageIsSomewhere); the ring says how many events it lost
+// sent = handled + dead + depth (ProbeTest.EveryMessageIsSomewhere); every handled message is in one bucket of each
+// histogram (ProbeTest.CountsTimesInMailboxAndHandler); the ring says how many events it lost
 // (ProbeTest.CountsTheEventsItLost, CASES A24).
 #pragma once
 
@@ -42,25 +43,31 @@ class Probe {
   static constexpr std::uint64_t kStamps = 64;
   static constexpr std::uint64_t kEvents = 256;
   static constexpr int kDeadKinds = 24;
+  static constexpr std::uint64_t kNotKnown = ~std::uint64_t{0};
   static constexpr std::uint32_t kMaxType = (1u << 12) - 2;
 
   Probe(std::string name, Ticks ticks);
 
   // --- written by senders ---
-  void sent(std::uint32_t type) {
-    if constexpr (!kProbes) return;
+  // Gives the time, for begin_handling.
+  std::uint64_t sent(std::uint32_t type) {
+    if constexpr (!kProbes) return kNotKnown;
     const std::uint64_t at = sent_.fetch_add(1, std::memory_order_relaxed);
-    stamps_[at % kStamps].store(pack(ticks_.now(), type + 1), std::memory_order_relaxed);
+    const std::uint64_t now = ticks_.now();
+    stamps_[at % kStamps].store(pack(now, type + 1), std::memory_order_relaxed);
+    return now;
   }
   void dead_letter(std::uint32_t type, DeadReason reason);
 
   // --- written by the actor ---
   // Gives the place in the per-type counts for the process-wide number `type`; at most kTypes.
   int add_type(std::uint32_t type);
-  // Around a handler. `slot` is from add_type.
-  std::uint64_t begin_handling(std::uint32_t type) {
+  // Around a handler. `slot` is from add_type. `sent_at`: what sent() gave for this message, which carries it: so its time in the mailbox is its own,
+  // however deep that is and whatever overtook it. kNotKnown: it is not counted.
+  std::uint64_t begin_handling(std::uint32_t type, std::uint64_t sent_at = kNotKnown) {
     if constexpr (!kProbes) return 0;
     const std::uint64_t now = ticks_.now();
+    if (sent_at != kNotKnown) count(in_mailbox_, now > sent_at ? now - sent_at : 0);  // other cores' counters may be a little ahead
     handling_.store(pack(now, type + 1), std::memory_order_relaxed);
     const std::uint64_t handled = handled_.load(std::memory_order_relaxed);
     const std::uint64_t depth =
@@ -77,6 +84,7 @@ class Probe {
     bump(counts.handled, 1);
     bump(counts.ticks, spent);
     bump(handled_, 1);
+    count(in_handler_, spent);
     const std::uint64_t depth =
         sent_.load(std::memory_order_relaxed) - handled_.load(std::memory_order_relaxed);
     write_event(EventKind::kHandled, begun, type,
@@ -129,6 +137,7 @@ class Probe {
     std::atomic<std::uint32_t> type{0};
     std::atomic<std::uint64_t> handled{0}, ticks{0};
   };
+  using TimeCounts = std::array<std::atomic<std::uint64_t>, Ticks::kBounds + 1>;
   struct DeadCounts {
     std::atomic<std::uint32_t> key{0};  // (type + 1) << 8 | reason, 0 is unused
     std::atomic<std::uint64_t> count{0};
@@ -147,6 +156,7 @@ class Probe {
   static void bump(std::atomic<T>& counter, std::type_identity_t<T> by) {
     counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_release);
   }
+  void count(TimeCounts& times, std::uint64_t ticks) { bump(times[static_cast<std::size_t>(ticks_.bucket(ticks))], 1); }
   void write_event(EventKind kind, std::uint64_t ticks, std::uint64_t low, std::uint64_t what) {
     const std::uint64_t at = events_written_.load(std::memory_order_relaxed);
     events_begun_.store(at + 1, std::memory_order_relaxed);
@@ -175,6 +185,7 @@ class Probe {
   std::atomic<std::uint64_t> events_begun_{0}, events_written_{0};
   std::array<TypeCounts, kTypes> types_{};
   std::atomic<int> type_count_{0};
+  TimeCounts in_mailbox_{}, in_handler_{};
   std::array<Event, kEvents> events_{};
 
   alignas(64) std::atomic<std::uint64_t> dead_{0};

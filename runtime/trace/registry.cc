@@ -7,7 +7,7 @@
 namespace troupe::trace {
 
 ProbeRegistry::ProbeRegistry(std::function<std::string(std::uint32_t)> type_name, const Clock* clock)
-    : ticks_(clock) {
+    : ticks_(clock), rates_(ticks_.now_ns()) {
   texts_.type = std::move(type_name);
   texts_.name = [this](Name name) {
     std::lock_guard lock(mutex_);
@@ -66,12 +66,16 @@ void ProbeRegistry::bury(const Probe& probe, std::string cause, std::vector<std:
 
 Snapshot ProbeRegistry::snapshot() const {
   std::vector<std::shared_ptr<Probe>> probes;
+  std::vector<std::uint64_t> orders;
   std::vector<std::shared_ptr<const EdgeProbe>> edges;
   std::deque<Grave> graves;
   Snapshot result;
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [order, probe] : live_) probes.push_back(probe);
+    for (const auto& [order, probe] : live_) {
+      probes.push_back(probe);
+      orders.push_back(order);
+    }
     edges = edges_;
     graves = graves_;
     result.tombstones_dropped = tombstones_dropped_;
@@ -79,6 +83,7 @@ Snapshot ProbeRegistry::snapshot() const {
   result.at_ns = ticks_.now_ns();
   for (const auto& probe : probes) result.actors.push_back(probe->row(texts_));
   for (const auto& edge : edges) result.edges.push_back(edge->row());
+  rates_.set(result, orders);
   for (auto& [stone, probe] : graves) {
     ActorRow row = probe->row(texts_);
     stone.sent = row.sent;

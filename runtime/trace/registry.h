@@ -13,6 +13,7 @@
 #include "runtime/trace/edge_probe.h"
 #include "runtime/trace/probe.h"
 #include "runtime/trace/stream_probe.h"
+#include "runtime/trace/rates.h"
 
 namespace troupe::trace {
 
@@ -35,6 +36,7 @@ class ProbeRegistry {
   // Takes the probe off the list of the living.
   void bury(const Probe& probe, std::string cause, std::vector<std::string> chain);
 
+  // With rates, see rates.h.
   Snapshot snapshot() const;
   std::size_t live() const;
   // The probe of a living actor; null if there is none of that name.
@@ -53,6 +55,7 @@ class ProbeRegistry {
  private:
   const Ticks ticks_;
   Texts texts_;
+  mutable Rates rates_;
   mutable std::mutex mutex_;                              // guards what follows
   std::map<std::uint64_t, std::shared_ptr<Probe>> live_;  // in the order in which they were added
   std::map<const Probe*, std::uint64_t> order_of_;

@@ -2,8 +2,8 @@
 // they mean.
 //
 // `each` has value(key, v) for texts, counts, numbers, states and lists of those; seconds(key, ns); finite(key, v) for a number that there may be
-// none of; row(key, r) for a row within; optional_row(key, r) for one that may be missing; rows(key, list), and long_rows for
-// what a brief report leaves out; derived(key, v) for what follows from the others and is not read back;
+// none of; row(key, r) for a row within; optional_row(key, r) for one that may be missing; rows(key, list); long_row and long_rows
+// for what a brief report leaves out; derived(key, v) for what follows from the others and is not read back;
 // constant(key, v) for what is the same in all.
 #pragma once
 
@@ -34,6 +34,11 @@ void fields(auto& each, Is<DeadLetterCount> auto& row) {
   each.value("count", row.count);
 }
 
+void fields(auto& each, Is<HistogramRow> auto& row) {
+  each.value("bounds_s", row.bounds_s);
+  each.value("counts", row.counts);
+}
+
 void fields(auto& each, Is<ActorRow> auto& row) {
   each.value("name", row.name);
   each.value("state", row.state);
@@ -43,6 +48,7 @@ void fields(auto& each, Is<ActorRow> auto& row) {
   each.seconds("since_s", row.since_ns);
   each.value("depth", row.depth);
   each.value("depth_max", row.depth_max);
+  each.value("growth_per_s", row.growth_per_s);
   each.seconds("oldest_s", row.oldest_ns);
   each.value("sent", row.sent);
   each.value("handled", row.handled);
@@ -53,6 +59,8 @@ void fields(auto& each, Is<ActorRow> auto& row) {
   each.long_rows("messages", row.messages);
   each.long_rows("waiting", row.waiting);
   each.long_rows("dead_letters", row.dead_letters);
+  each.long_row("in_mailbox_s", row.in_mailbox);
+  each.long_row("in_handler_s", row.in_handler);
 }
 
 void fields(auto& each, Is<EdgeRow> auto& row) {
@@ -71,6 +79,8 @@ void fields(auto& each, Is<EdgeRow> auto& row) {
   each.value("delivered", row.delivered);
   each.value("returned", row.returned);
   each.value("reclaimed", row.reclaimed);
+  each.value("bytes", row.bytes);
+  each.value("bytes_per_s", row.bytes_per_s);
 }
 
 void fields(auto& each, Is<StreamRow> auto& row) {
@@ -103,11 +113,6 @@ void fields(auto& each, Is<Tombstone> auto& row) {
   each.value("handled", row.handled);
   each.value("dead", row.dead);
   each.long_rows("dead_letters", row.dead_letters);
-}
-
-void fields(auto& each, Is<HistogramRow> auto& row) {
-  each.value("bounds_s", row.bounds_s);
-  each.value("counts", row.counts);
 }
 
 void fields(auto& each, Is<BadputRow> auto& row) {

@@ -59,7 +59,7 @@ struct WaitingMessage {
   bool operator==(const WaitingMessage&) const = default;
 };
 
-// How often a time was so long: counts[i] those up to bounds_s[i] that are above the bound before; the last count is above all bounds.
+// How often a time was so long: counts[i] those up to bounds_s[i] that are above the bound before; the last count is of those above all bounds.
 struct HistogramRow {
   std::vector<double> bounds_s;
   std::vector<std::int64_t> counts;
@@ -78,6 +78,7 @@ struct ActorRow {
   std::int64_t dead = 0;
   std::int64_t depth = 0;
   std::int64_t depth_max = 0;
+  double growth_per_s = 0;  // of depth, see rates.h
   std::int64_t oldest_ns =
       0;  // age of the oldest message in the mailbox; a lower bound beyond Probe::kStamps
   std::int64_t handling_ns = 0;  // time in handlers, ever
@@ -86,6 +87,7 @@ struct ActorRow {
   std::vector<MessageCount> messages;
   std::vector<DeadLetterCount> dead_letters;
   std::vector<WaitingMessage> waiting;  // the mailbox, oldest first, at most Probe::kStamps
+  HistogramRow in_mailbox, in_handler;  // of the messages handled
   bool operator==(const ActorRow&) const = default;
 };
 
@@ -100,6 +102,8 @@ struct EdgeRow {
   std::int64_t free = 0;       // credits the sender can take now
   std::int64_t in_flight = 0;  // taken and not yet back with the sender
   std::int64_t taken = 0, sent = 0, delivered = 0, returned = 0, reclaimed = 0;
+  std::int64_t bytes = 0;      // sent, ever
+  double bytes_per_s = 0;      // see rates.h
   std::int64_t queued() const { return sent - delivered; }
   std::int64_t held() const { return delivered - returned; }
   bool operator==(const EdgeRow&) const = default;

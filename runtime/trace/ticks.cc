@@ -64,11 +64,17 @@ double counter_ns_per_tick() {
   return ns_per_tick;
 }
 
+void Ticks::set_ns_per_tick(double ns) {
+  ns_per_tick_ = ns;
+  per_tick_ = static_cast<std::uint64_t>(ns / static_cast<double>(bound_ns(0)) * 0x1p32) + 1;
+}
+
 Ticks::Ticks(const Clock* clock) : clock_(clock) {
+  set_ns_per_tick(1.0);
   if (clock_ != nullptr) return;
   static const bool constant = has_constant_counter();
   if (constant) {
-    ns_per_tick_ = counter_ns_per_tick();
+    set_ns_per_tick(counter_ns_per_tick());
   } else {
     clock_ = &kSteady;
   }

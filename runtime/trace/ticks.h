@@ -7,6 +7,7 @@
 // Ticks.AgreesWithTheSteadyClock.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "runtime/base/clock.h"
@@ -33,6 +34,14 @@ class Ticks {
                   : static_cast<std::int64_t>(static_cast<double>(ticks) * ns_per_tick_);
   }
   std::int64_t now_ns() const { return ns(now()); }
+  // Of a histogram of times: `ticks` is not above bound i = 250 ns * 2^i and above the one before; kBounds: above all. A few whole-number operations.
+  static constexpr int kBounds = 28;  // up to 33.6 s
+  static constexpr std::int64_t bound_ns(int i) { return std::int64_t{250} << i; }
+  int bucket(std::uint64_t ticks) const {
+    const std::uint64_t cut = ticks < kCut ? ticks : kCut;
+    const auto i = static_cast<int>(std::bit_width((cut - (cut > 0)) * per_tick_ >> 32));
+    return i < kBounds ? i : kBounds;
+  }
   // How long ago `then` was, when only its lower kBits are kept.
   std::int64_t age_ns(std::uint64_t then) const {
     const std::uint64_t age = (now() - then) & kMask;
@@ -48,8 +57,12 @@ class Ticks {
 #endif
   }
 
+  static constexpr std::uint64_t kCut = std::uint64_t{1} << 38;  // times per_tick_ is below 2^64; above all bounds up to 8 GHz
+  void set_ns_per_tick(double ns);
+
   const Clock* clock_;
   double ns_per_tick_ = 1.0;
+  std::uint64_t per_tick_ = 0;  // a tick in 2^-32 of the first bound
 };
 
 }  // namespace troupe::trace

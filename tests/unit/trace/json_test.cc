@@ -32,13 +32,16 @@ RankReport full_report() {
                                     .dead = 2,
                                     .depth = 3,
                                     .depth_max = 17,
+                                    .growth_per_s = -2.5,
                                     .oldest_ns = 1,
                                     .handling_ns = 999'999'999,
                                     .restarts = 1,
                                     .events_lost = 5,
                                     .messages = {{"Batch", 39, 7}, {"Gradient", 1, 8}},
                                     .dead_letters = {{"Batch", DeadReason::kTimerDropped, 2}},
-                                    .waiting = {{"Gradient", 11}, {"Batch", 10}}});
+                                    .waiting = {{"Gradient", 11}, {"Batch", 10}},
+                                    .in_mailbox = {.bounds_s = {1e-6}, .counts = {4, 5}},
+                                    .in_handler = {.bounds_s = {2e-6}, .counts = {6, 7}}});
   for (int state = 0; state <= static_cast<int>(State::kEnded); ++state) {
     report.snapshot.actors.push_back({.name = "a", .state = static_cast<State>(state)});
   }
@@ -54,7 +57,9 @@ RankReport full_report() {
                                    .sent = 19,
                                    .delivered = 18,
                                    .returned = 18,
-                                   .reclaimed = 17});
+                                   .reclaimed = 17,
+                                   .bytes = 12'345'678'901,
+                                   .bytes_per_s = 0.5});
   report.snapshot.tombstones.push_back({.name = "loader",
                                         .cause = "DATA_LOSS: torn",
                                         .chain = {"disk: short read", "loader: torn"},
@@ -142,13 +147,14 @@ TEST(ReportJson, IsExactToTheNanosecond) {
 
 TEST(ReportJson, LeavesOutWhatIsLongWhenBrief) {
   const std::string json = to_json(full_report(), true);
-  for (const char* field : {"\"messages\"", "\"waiting\"", "\"dead_letters\""}) EXPECT_EQ(json.find(field), std::string::npos) << field;
+  for (const char* field : {"\"messages\"", "\"waiting\"", "\"dead_letters\"", "\"in_mailbox_s\"", "\"in_handler_s\""}) EXPECT_EQ(json.find(field), std::string::npos) << field;
   const auto back = rank_report_from_json(json);
   ASSERT_TRUE(back.ok()) << back.status();
   RankReport expected = full_report();
   for (auto& actor : expected.snapshot.actors) {
     actor.messages.clear();
     actor.waiting.clear();
+    actor.in_mailbox = actor.in_handler = {};
     actor.dead_letters.clear();
   }
   for (auto& stone : expected.snapshot.tombstones) stone.dead_letters.clear();

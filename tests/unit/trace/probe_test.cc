@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
 #include <memory>
 #include <thread>
+#include <vector>
 
 namespace troupe::trace {
 namespace {
@@ -46,6 +49,57 @@ TEST_F(ProbeTest, EveryMessageIsSomewhere) {
   EXPECT_EQ(row.depth, 5);
   EXPECT_EQ(row.sent, row.handled + row.dead + row.depth);
   EXPECT_EQ(row.depth_max, 10);
+}
+
+std::map<std::int64_t, std::int64_t> by_bound_ns(const HistogramRow& times) {
+  std::map<std::int64_t, std::int64_t> counts;
+  for (std::size_t i = 0; i < times.counts.size(); ++i) {
+    const std::int64_t bound = i < times.bounds_s.size() ? std::llround(times.bounds_s[i] * 1e9) : -1;
+    if (times.counts[i] != 0) counts[bound] = times.counts[i];
+  }
+  return counts;
+}
+
+TEST_F(ProbeTest, CountsTimesInMailboxAndHandler) {
+  const int slot = probe.add_type(3);
+  const auto handled_after = [&](std::int64_t waits_ns, std::int64_t takes_ns) {
+    const std::uint64_t sent_at = probe.sent(3);
+    clock.advance(waits_ns);
+    const std::uint64_t begun = probe.begin_handling(3, sent_at);
+    clock.advance(takes_ns);
+    probe.end_handling(3, slot, begun);
+  };
+  clock.advance(1);
+  handled_after(0, 250);               // at a bound
+  handled_after(250, 251);
+  handled_after(1'000'000, 1'024'000);
+  handled_after(1'024'001, 0);
+  handled_after(40'000'000'000, 500'000'000'000'000);  // above all
+  using Counts = std::map<std::int64_t, std::int64_t>;
+  const ActorRow row = probe.row(texts());
+  EXPECT_EQ(by_bound_ns(row.in_mailbox), (Counts{{250, 2}, {1'024'000, 1}, {2'048'000, 1}, {-1, 1}}));
+  EXPECT_EQ(by_bound_ns(row.in_handler), (Counts{{250, 2}, {500, 1}, {1'024'000, 1}, {-1, 1}}));
+  EXPECT_EQ(row.in_mailbox.counts.size(), row.in_mailbox.bounds_s.size() + 1);
+}
+
+// Each message has its own time, also where more wait than the ring of stamps holds.
+TEST_F(ProbeTest, CountsTheTimeOfEveryMessageOfADeepMailbox) {
+  const int slot = probe.add_type(3);
+  clock.advance(1);
+  std::vector<std::uint64_t> sent_at;
+  for (std::uint64_t i = 0; i < 4 * Probe::kStamps; ++i) {
+    sent_at.push_back(probe.sent(3));
+    clock.advance(1'000);
+  }
+  std::map<std::int64_t, std::int64_t> expected;
+  for (const std::uint64_t at : sent_at) {
+    const std::int64_t waited_ns = clock.now_ns() - static_cast<std::int64_t>(at);
+    std::int64_t bound_ns = 250;
+    while (bound_ns < waited_ns) bound_ns *= 2;
+    ++expected[bound_ns];
+    probe.end_handling(3, slot, probe.begin_handling(3, at));
+  }
+  EXPECT_EQ(by_bound_ns(probe.row(texts()).in_mailbox), expected);
 }
 
 TEST_F(ProbeTest, ShowsWhatWaitsAndHowLong) {

@@ -1,0 +1,35 @@
+// How fast counts of snapshots change: worked out by whoever takes the snapshots, so that what is counted pays nothing.
+//
+// A rate is over the time since the last look that is at least kWindowNs ago, since the start where there was none. Looks that come more often share
+// what they compare with, so however many look, each rate is over at least that long (Rates.LookersDoNotDisturbEachOther).
+// Threads: any; one lock, which only those who look take. Limits: keeps two looks.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "runtime/trace/snapshot.h"
+
+namespace troupe::trace {
+
+class Rates {
+ public:
+  static constexpr std::int64_t kWindowNs = 1'000'000'000;
+
+  explicit Rates(std::int64_t start_ns);
+  // Sets growth_per_s of the actors and bytes_per_s of the edges. `ids`: of the actors, in their order, ascending, never used again; edges are
+  // known by their place.
+  void set(Snapshot& snapshot, const std::vector<std::uint64_t>& ids);
+
+ private:
+  struct Look {
+    std::int64_t at_ns = 0;
+    std::vector<std::uint64_t> ids{};
+    std::vector<std::int64_t> depths{}, bytes{};
+  };
+  std::mutex mutex_;  // guards what follows
+  Look before_, last_;  // at least kWindowNs apart
+};
+
+}  // namespace troupe::trace
