@@ -65,7 +65,7 @@ ActorId actor_id(const std::string& text) {
   return {.rank = rank, .name = text.substr(slash + 1)};
 }
 
-// A path under /v1/: what the ranks are asked, and what is made of their answers.
+// A path, under /v1/ where it does not begin with /: what the ranks are asked, and what is made of their answers.
 struct Route {
   const char* path;
   const char* verb;
@@ -74,6 +74,9 @@ struct Route {
   bool about_an_actor = false;
   const char* list = "";     // of rows
   bool always_brief = false;
+  const char* type = "application/json";
+
+  std::string whole_path() const { return *path == '/' ? path : absl::StrCat("/v1/", path); }
 };
 const Route kRoutes[] = {
     {.path = "job", .verb = "summary", .view = job_view},
@@ -86,14 +89,16 @@ const Route kRoutes[] = {
     {.path = "tombstones", .verb = "rows", .view = rows_view, .list = "tombstones"},
     {.path = "mailbox", .verb = "actor", .view = mailbox_view, .about_an_actor = true},
     {.path = "waits", .verb = "report", .view = waits_view, .always_brief = true},
+    {.path = "config", .verb = "config", .view = config_view},
+    {.path = "/metrics", .verb = "report", .view = metrics_view, .always_brief = true, .type = "text/plain; version=0.0.4; charset=utf-8"},
 };
 
 StatusOr<const Route*> route_of(const std::string& path) {
   for (const auto& route : kRoutes) {
-    if (path == absl::StrCat("/v1/", route.path)) return &route;
+    if (path == route.whole_path()) return &route;
   }
-  return absl::NotFoundError(absl::StrCat("there is no ", path, "; /v1/ has ping, ",
-                                          absl::StrJoin(kRoutes, ", ", [](std::string* out, const Route& route) { absl::StrAppend(out, route.path); })));
+  return absl::NotFoundError(absl::StrCat("there is no ", path, "; there are /v1/ping, ",
+                                          absl::StrJoin(kRoutes, ", ", [](std::string* out, const Route& route) { absl::StrAppend(out, route.whole_path()); })));
 }
 
 Question question_of(const Route& route, const HttpRequest& request, const ActorId& actor) {
@@ -154,7 +159,7 @@ StatusOr<HttpAnswer> Inspector::answer(const HttpRequest& request) {
   const auto replies = ask(question_of(*route, request, actor), ranks, std::chrono::nanoseconds(static_cast<std::int64_t>(patience_s * 1e9)));
   TROUPE_RETURN_IF_ERROR(refused(replies));
   TROUPE_ASSIGN_OR_RETURN(std::string body, route->view({.card = card_, .list = route->list, .actor = named}, replies));
-  return HttpAnswer{.body = std::move(body)};
+  return HttpAnswer{.body = std::move(body), .type = route->type};
 }
 
 std::vector<RankReply> Inspector::ask(const Question& question, const std::vector<int>& only, std::chrono::nanoseconds patience) {

@@ -1,7 +1,11 @@
 #include "actors/inspect/rank_answers.h"
 
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/toml.h"
 #include "runtime/trace/json.h"
 
 namespace troupe::actors {
@@ -35,11 +39,50 @@ StatusOr<std::string> actor(const RankSources& rank, const Question& question) {
   return trace::rows_to_json(report, "actors");
 }
 
+// Nothing of the kind is a setting today; one that becomes one is not told to whoever looks.
+bool is_secret(const std::string& key) {
+  for (const char* word : {"token", "secret", "password", "credential", "api_key"}) {
+    if (key == word || absl::EndsWith(key, absl::StrCat("_", word))) return true;
+  }
+  return false;
+}
+
+nlohmann::json json_of(const TomlScalar& value) {
+  return std::visit([](const auto& held) { return nlohmann::json(held); }, value);
+}
+
+nlohmann::json json_of(const TomlValue& value) {
+  if (const auto* list = std::get_if<TomlList>(&value)) {
+    auto items = nlohmann::json::array();
+    for (const auto& item : *list) items.push_back(json_of(item));
+    return items;
+  }
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag;
+  if (const auto* whole = std::get_if<std::int64_t>(&value)) return *whole;
+  if (const auto* real = std::get_if<double>(&value)) return *real;
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  return nullptr;
+}
+
+// {"config": {section: {key: value}}, "plan": text}.
+StatusOr<std::string> config(const RankSources& rank, const Question&) {
+  TROUPE_ASSIGN_OR_RETURN(const auto entries, read_toml(rank.config, "config"));
+  auto sections = nlohmann::json::object();
+  for (const auto& entry : entries) {
+    const std::size_t dot = entry.key.rfind('.');
+    if (dot == std::string::npos || std::holds_alternative<TomlTable>(entry.value)) continue;
+    const std::string name = entry.key.substr(dot + 1);
+    sections[entry.key.substr(0, dot)][name] = is_secret(name) ? nlohmann::json("(not shown)") : json_of(entry.value);
+  }
+  const nlohmann::json told{{"config", std::move(sections)}, {"plan", rank.plan}};
+  return told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 struct Verb {
   const char* name;
   StatusOr<std::string> (*answer)(const RankSources&, const Question&);
 };
-constexpr Verb kVerbs[] = {{"report", report}, {"summary", summary}, {"rows", rows}, {"actor", actor}};
+constexpr Verb kVerbs[] = {{"report", report}, {"summary", summary}, {"rows", rows}, {"actor", actor}, {"config", config}};
 
 }  // namespace
 

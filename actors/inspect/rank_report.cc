@@ -1,17 +1,15 @@
 #include "actors/inspect/rank_report.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <optional>
 
 #include "actors/inspect/runtime_folder.h"
+#include "runtime/trace/process_memory.h"
 
 namespace troupe::actors {
 namespace {
@@ -37,19 +35,6 @@ std::vector<comm::CollectiveEngine::OpenOperation> open_operations(comm::Collect
   return std::move(told->open).value_or(std::vector<comm::CollectiveEngine::OpenOperation>());
 }
 
-// Resident now; 0 where /proc does not say.
-std::int64_t memory_bytes() {
-  std::ifstream file("/proc/self/statm");
-  std::int64_t total_pages = 0, resident_pages = 0;
-  file >> total_pages >> resident_pages;
-  return file ? resident_pages * sysconf(_SC_PAGESIZE) : 0;
-}
-
-std::int64_t memory_peak_bytes() {
-  rusage usage{};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? std::int64_t{usage.ru_maxrss} * 1024 : 0;
-}
-
 std::vector<int> numbers(const std::vector<Rank>& ranks) {
   std::vector<int> numbers;
   for (const Rank rank : ranks) numbers.push_back(rank.value);
@@ -64,8 +49,9 @@ trace::RankReport rank_report(const RankSources& sources) {
   report.host = this_host();
   report.pid = getpid();
   report.at_unix_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  report.memory_bytes = memory_bytes();
-  report.memory_peak_bytes = std::max(report.memory_bytes, memory_peak_bytes());
+  const auto memory = trace::process_memory();
+  report.memory_bytes = memory.bytes;
+  report.memory_peak_bytes = memory.peak_bytes;
   report.snapshot = sources.probes->snapshot();
   if (sources.training != nullptr) report.training = sources.training->row();
   for (const auto& [stream, kind] : sources.probes->streams()) {

@@ -3,6 +3,8 @@
 // stopped, and the report comes without them.
 #pragma once
 
+#include <string>
+
 #include "comm/collective/engine.h"
 #include "runtime/base/ids.h"
 #include "runtime/trace/registry.h"
@@ -17,6 +19,7 @@ struct RankSources {
   const trace::ProbeRegistry* probes = nullptr;
   comm::CollectiveEngine* engine = nullptr;  // null where there is one rank
   const trace::TrainingProbe* training = nullptr;  // where the ledger is
+  std::string config{}, plan{};  // the settings as TOML and what the plan says, for people; empty where there are none
 };
 
 trace::RankReport rank_report(const RankSources& sources);

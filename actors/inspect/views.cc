@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/trace/json.h"
+#include "runtime/trace/prometheus.h"
 #include "runtime/trace/waits.h"
 
 namespace troupe::actors {
@@ -41,14 +42,16 @@ std::string reports_text(Replies replies) {
   }), "]");
 }
 
-trace::WaitGraph graph_of(Replies replies) {
+std::vector<trace::RankReport> reports_of(Replies replies) {
   std::vector<trace::RankReport> reports;
   for (const auto& reply : replies) {
     if (!reply.status.ok()) reports.push_back(silent_report(reply));
     else if (auto report = trace::rank_report_from_json(reply.text); report.ok()) reports.push_back(*std::move(report));
   }
-  return trace::wait_graph(reports);
+  return reports;
 }
+
+trace::WaitGraph graph_of(Replies replies) { return trace::wait_graph(reports_of(replies)); }
 
 json card_of(const JobCard& card) {
   return {{"job", card.job}, {"output", card.output}, {"program", card.program}, {"world", card.world}, {"started_unix_s", card.started_unix_s}};
@@ -117,5 +120,24 @@ StatusOr<std::string> mailbox_view(const Asked& asked, Replies replies) {
 }
 
 StatusOr<std::string> waits_view(const Asked&, Replies replies) { return trace::to_json(graph_of(replies)); }
+
+StatusOr<std::string> config_view(const Asked& asked, Replies replies) {
+  json view{{"schema", trace::kSchema}, {"job", asked.card.job}, {"config", json::object()}, {"plan", ""}};
+  for (const auto& reply : replies) {
+    const json said = reply.status.ok() ? json::parse(reply.text, nullptr, false) : json::object();
+    if (!said.is_object() || !said.contains("config") || said["config"].empty()) continue;
+    view.update(said);
+    break;
+  }
+  return text_of(view);
+}
+
+StatusOr<std::string> metrics_view(const Asked& asked, Replies replies) {
+  const auto reports = reports_of(replies);
+  const auto graph = trace::wait_graph(reports);
+  // Of a job of one rank nobody waits for another.
+  const int straggler = reports.size() < 2 || graph.chain.empty() ? -1 : graph.nodes[static_cast<std::size_t>(graph.chain.back())].rank;
+  return trace::to_prometheus({.run = asked.card.job, .output = asked.card.output, .started_unix_s = asked.card.started_unix_s}, reports, straggler);
+}
 
 }  // namespace troupe::actors

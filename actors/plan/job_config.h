@@ -126,6 +126,8 @@ struct SpikeSection {
 
 struct MetricsSection {
   std::int64_t log_every = 1;
+  bool tensorboard = false;
+  std::string tensorboard_folder = "tb";  // below job.output, or an absolute path
 };
 
 struct LimitsSection {

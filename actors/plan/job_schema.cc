@@ -330,6 +330,10 @@ void declare_care(ConfigSchema& schema, JobConfig& config) {
       .at_least(1)
       .alias("metrics.log_freq")
       .known_as({"log_interval", "logging_steps"});
+  schema.add("metrics.tensorboard", &config.metrics.tensorboard, "every step goes to a file for TensorBoard too").alias("metrics.enable_tensorboard");
+  schema.add("metrics.tensorboard_folder", &config.metrics.tensorboard_folder, "where it lies: below job.output, or an absolute path")
+      .alias("metrics.save_tb_folder")
+      .known_as({"tb_folder", "logdir", "tensorboard_dir"});
 
   schema.describe_section("limits", "deadlines");
   schema.add("limits.shutdown_seconds", &config.limits.shutdown_seconds, "then the stop names who blocks it")

@@ -68,6 +68,7 @@ Status cut_metrics(const std::string& path, StepId last) {
 }
 
 Reporter::Reporter(Setup setup) : setup_(std::move(setup)), tokens_(setup_.tokens) {
+  if (!setup_.tensorboard.empty()) tensorboard_.emplace(setup_.tensorboard, setup_.plan.placement.world(), setup_.after);
   on(&Reporter::closed);
   on(&Reporter::line_written);
 }
@@ -81,8 +82,8 @@ void Reporter::closed(StepClosed message) {
                          .tokens_per_s = static_cast<double>(setup_.plan.tokens_per_step()) / step_s,
                          .mfu = setup_.peak_flops_per_s > 0 ? setup_.plan.flops_per_step / setup_.plan.placement.world() / step_s / setup_.peak_flops_per_s : 0};
   recent_step_s_ = recent_step_s_ == 0 ? step_s : 0.9 * recent_step_s_ + 0.1 * step_s;
-  setup_.metrics.notify(device::shown(setup_.metrics, {.what = "write metrics", .step = line.report.step.value}, [this, reporter = self(), ledger = ledger_, step = line.report.step, json = line.to_json() + "\n"](device::StreamContext&) {
-    write(json);
+  setup_.metrics.notify(device::shown(setup_.metrics, {.what = "write metrics", .step = line.report.step.value}, [this, reporter = self(), ledger = ledger_, step = line.report.step, line = MetricsLine(line)](device::StreamContext&) {
+    write(line);
     ledger.send(StepWritten{step});
     reporter.send(LineWritten{});
   }));
@@ -96,19 +97,22 @@ void Reporter::line_written(LineWritten) {
   if (--unwritten_ == 0) set_state(trace::State::kIdle);
 }
 
-void Reporter::write(const std::string& line) {
-  Status result;
-  if (!file_) {
-    auto opened = device::FileWriter::append(setup_.metrics_path);
-    if (opened.ok()) {
-      file_ = *std::move(opened);
-    } else {
-      result = opened.status();
-    }
+void Reporter::write(const MetricsLine& line) {
+  const Status written = write_line(line.to_json() + "\n");
+  if (!written.ok() && !std::exchange(complained_, true)) {
+    log_error(absl::StrCat("metrics are not written any more, training goes on: ", std::string(written.message())));
   }
-  if (file_) result = file_->write(line);
-  if (result.ok() || std::exchange(complained_, true)) return;
-  log_error(absl::StrCat("metrics are not written any more, training goes on: ", std::string(result.message())));
+  const Status shown = tensorboard_ && !complained_of_tensorboard_ ? tensorboard_->write(line) : ok();
+  if (shown.ok()) return;
+  complained_of_tensorboard_ = true;  // a record that is cut short ends the file
+  log_error(absl::StrCat("TensorBoard's file is not written any more, training goes on: ", std::string(shown.message())));
+}
+
+Status Reporter::write_line(const std::string& line) {
+  if (!file_) {
+    TROUPE_ASSIGN_OR_RETURN(file_, device::FileWriter::append(setup_.metrics_path));
+  }
+  return file_->write(line);
 }
 
 void Reporter::show(const MetricsLine& line) {

@@ -1,4 +1,4 @@
-// What people and files are told of each step: OUT/metrics.jsonl, and a line or a progress bar on the terminal.
+// What people and files are told of each step: OUT/metrics.jsonl, TensorBoard's file where it is asked for, and a line or a progress bar on the terminal.
 //
 // Acts:  StepClosed -> a line of metrics.jsonl on the metrics stream, flushed -> StepWritten; the console on the terminal's stream, which nobody
 //        waits for. In step order.
@@ -12,6 +12,7 @@
 
 #include "actors/plan/plan.h"
 #include "actors/protocol.h"
+#include "actors/train/tensorboard.h"
 #include "runtime/actor/actor.h"
 #include "runtime/device/storage.h"
 
@@ -45,6 +46,8 @@ class Reporter : public actor::Actor {
     std::int64_t tokens = 0;       // of the run before
     std::int64_t steps = 0;        // where the run ends
     double peak_flops_per_s = 0;   // what mfu is a share of
+    std::string tensorboard{};     // the folder of its files; empty: none
+    StepId after{0};               // the step that the run goes on from
     Console console = Console::kLines;
     std::int64_t log_every = 1;
     std::function<void(const StepReport&)> on_step;
@@ -61,15 +64,17 @@ class Reporter : public actor::Actor {
   void show(const MetricsLine& line);
   std::string console_text(const MetricsLine& line) const;
   // On the metrics stream.
-  void write(const std::string& line);
+  void write(const MetricsLine& line);
+  Status write_line(const std::string& line);
 
   const Setup setup_;
   actor::Ref ledger_;
-  std::optional<device::FileWriter> file_;  // touched on the metrics stream only, as is complained_
+  std::optional<device::FileWriter> file_;  // touched on the metrics stream only, as are tensorboard_ and what was complained of
+  std::optional<Tensorboard> tensorboard_;
   std::int64_t tokens_;
   std::atomic<int> unshown_ = 0;            // steps, on the terminal's stream
   double recent_step_s_ = 0;                // moving average, for the time left
-  bool complained_ = false;
+  bool complained_ = false, complained_of_tensorboard_ = false;
   int unwritten_ = 0;                       // lines, on the metrics stream
   trace::Name metrics_name_;
 };

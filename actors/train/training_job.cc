@@ -284,6 +284,11 @@ void TrainingJob::peer_went_down(Rank rank, const Status& cause) {
   replica_.send(PeerWentDown{rank, cause});
 }
 
+// Empty where none is asked for.
+std::string TrainingJob::tensorboard_folder() const {
+  return job_.metrics.tensorboard ? std::filesystem::path(job_.job.output) / job_.metrics.tensorboard_folder : std::filesystem::path();
+}
+
 JobSummary TrainingJob::summary() const {
   return {.pool_takes = pool_->takes(), .pool_peak_bytes = pool_->peak_bytes(), .pool_used_bytes = pool_->used_bytes(),
           .compute_waited_ns = compute_->waited_ns(), .pool_bytes_by_term = pool_->bytes_by_term()};

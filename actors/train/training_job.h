@@ -119,6 +119,7 @@ class TrainingJob {
   bool leads() const { return rank_.value == 0; }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(job_.job.seed); }
   std::string metrics_path() const { return job_.job.output + "/metrics.jsonl"; }
+  std::string tensorboard_folder() const;
   Status open_folder();
   Status see_one_folder() const;
   Status open_data();

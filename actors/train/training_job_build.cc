@@ -214,7 +214,7 @@ void TrainingJob::add_leaders(Actors& all) {
   auto& reporter = system_->add<Reporter>(
       "reporter", Reporter::Setup{.plan = plan_, .metrics_path = metrics_path(), .metrics = *metrics_, .terminal = *terminal_, .tokens = start_.tokens,
                                   .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
-                                  .console = options_.console, .log_every = job_.metrics.log_every,
+                                  .tensorboard = tensorboard_folder(), .after = start_.step, .console = options_.console, .log_every = job_.metrics.log_every,
                                   .on_step = options_.on_step});
   seen_ = std::make_unique<trace::TrainingProbe>(world_.clock, trace::TrainingProbe::Job{
       .begun_ns = begun_ns_, .first_step = start_.step.value + 1, .steps = job_.training.steps, .tokens = start_.tokens,

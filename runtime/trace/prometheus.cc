@@ -52,8 +52,12 @@ class Metric {
     const auto [at, is_new] = places_.emplace(key, samples_.size());
     if (is_new) samples_.push_back({std::move(key)});
     Sample& sample = samples_[at->second];
-    if constexpr (std::integral<T>) sample.count += value;
-    else sample.is_real = true, sample.real += value;
+    if constexpr (std::integral<T>) {
+      sample.count += value;
+    } else {
+      sample.is_real = true;
+      sample.real += value;
+    }
     return *this;
   }
   // Nothing where there are no samples.

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr auto kBesidePatience = std::chrono::seconds(3);  // for the way there and back
-const std::vector<std::string> kViews{"job", "actors", "mailbox", "edges", "waits", "collectives"};
+const std::vector<std::string> kViews{"job", "actors", "mailbox", "edges", "waits", "collectives", "config"};
 
 struct Wanted {
   std::string job, view, actor;

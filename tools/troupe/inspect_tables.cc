@@ -78,11 +78,44 @@ std::string job_text(const json& answer) {
   return absl::StrCat(text, table({{"RANK", true}, {"HOST"}, {"PID", true}, {"MEMORY", true}, {"AT MOST", true}, {"STATE"}}, rows));
 }
 
+// As in a config file, then the plan.
+std::string config_text(const json& answer) {
+  const json sections = answer.value("config", json::object());
+  if (sections.empty()) return "this job has no config\n";
+  std::string text;
+  for (const auto& [section, settings] : sections.items()) {
+    absl::StrAppend(&text, "[", section, "]\n");
+    for (const auto& [key, value] : settings.items()) absl::StrAppend(&text, key, " = ", value.dump(-1, ' ', false, json::error_handler_t::replace), "\n");
+    text += "\n";
+  }
+  return absl::StrCat(text, word(answer, "plan"));
+}
+
+// "half up to 2 us, 99 % up to 64 us" of a histogram of times; empty where it has none.
+std::string times_text(const json& actor, const char* key) {
+  const json times = actor.value(key, json::object());
+  const json bounds = rows_of(times, "bounds_s"), counts = rows_of(times, "counts");
+  std::int64_t all = 0;
+  for (const auto& count : counts) all += count.get<std::int64_t>();
+  if (all == 0) return "";
+  const auto up_to = [&](double share) {
+    std::int64_t seen = 0;
+    for (std::size_t i = 0; i < bounds.size() && i < counts.size(); ++i) {
+      seen += counts[i].get<std::int64_t>();
+      if (static_cast<double>(seen) >= share * static_cast<double>(all)) return absl::StrCat("up to ", duration(bounds[i].get<double>()));
+    }
+    return std::string("longer than all bounds");
+  };
+  return absl::StrCat("half ", up_to(0.5), ", 99 % ", up_to(0.99));
+}
+
 std::string mailbox_text(const json& answer) {
   const json& actor = part_of(answer, "actor");
   std::string text = absl::StrCat(count(actor, "rank"), "/", word(actor, "name"), ": ", state_of(actor), " for ", age(actor, "since_s"), "; ", count(actor, "depth"),
                                   " waiting, ", count(actor, "depth_max"), " at most; ", count(actor, "sent"), " sent = ", count(actor, "handled"), " handled + ",
                                   count(actor, "dead"), " dead + ", count(actor, "depth"), " waiting\n");
+  const std::string in_mailbox = times_text(actor, "in_mailbox_s"), in_handler = times_text(actor, "in_handler_s");
+  if (!in_mailbox.empty()) absl::StrAppend(&text, "waited: ", in_mailbox, "; handled in: ", in_handler, "\n");
   std::vector<std::vector<std::string>> waiting, handled;
   for (const auto& message : rows_of(actor, "waiting")) waiting.push_back({word(message, "type"), age(message, "age_s")});
   for (const auto& message : rows_of(actor, "messages")) handled.push_back({word(message, "type"), count(message, "handled"), age(message, "handling_s")});
@@ -96,6 +129,7 @@ std::string mailbox_text(const json& answer) {
 std::string inspect_text(const std::string& view, const json& answer) {
   std::string text = view == "actors"        ? actors_text(answer)
                      : view == "job"         ? job_text(answer)
+                     : view == "config"      ? config_text(answer)
                      : view == "edges"       ? edges_text(answer)
                      : view == "collectives" ? collectives_text(answer)
                      : view == "mailbox"     ? mailbox_text(answer)

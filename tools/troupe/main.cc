@@ -144,7 +144,7 @@ void declare_generate(CLI::App& app, GenerateArguments& a) {
 void declare_jobs(CLI::App& app, JobsArguments& a) { app.add_flag("--json", a.json, "as JSON"); }
 
 void declare_inspect(CLI::App& app, InspectArguments& a) {
-  app.add_option("what", a.words, "[JOB] job | actors | mailbox NAME | edges | waits | collectives")->required();
+  app.add_option("what", a.words, "[JOB] job | actors | mailbox NAME | edges | waits | collectives | config")->required();
   app.add_flag("--json", a.json, "all there is, as JSON");
   app.add_option("--top", a.top, "sort actors by depth of their mailbox, age of the oldest message, or busy time")
       ->check(allowed("depth, age or busy", [](const std::string& text) { return text == "depth" || text == "age" || text == "busy"; }));

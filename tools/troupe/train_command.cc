@@ -30,10 +30,14 @@ plan::Cluster cluster_of(const comm::Place& place, const plan::JobConfig& job) {
   return cluster;
 }
 
-actors::Inspector::Setup inspected(const comm::JobWorld& job_world, const plan::JobConfig& job, const actors::LocalReplicas& ranks) {
+actors::Inspector::Setup inspected(const comm::JobWorld& job_world, const Planned& planned, const actors::LocalReplicas& ranks) {
   actors::Inspector::Setup setup{.job = job_world.job_id(), .rank = job_world.place().rank.value, .world = job_world.place().world,
-                                 .output = std::filesystem::absolute(job.job.output).lexically_normal()};
-  for (const auto& rank : ranks.jobs()) setup.ranks.push_back(rank->sources());
+                                 .output = std::filesystem::absolute(planned.job.job.output).lexically_normal()};
+  for (const auto& rank : ranks.jobs()) {
+    setup.ranks.push_back(rank->sources());
+    setup.ranks.back().config = plan::resolved(planned.job);
+    setup.ranks.back().plan = plan::describe(planned.plan, planned.cluster);
+  }
   if (setup.world > 1) setup.transport = job_world.transports().front();
   setup.world = std::max(setup.world, static_cast<int>(setup.ranks.size()));
   return setup;
@@ -73,7 +77,7 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
     log_info(absl::StrCat("mfu = flops of a step / ranks / step_s / ", static_cast<std::int64_t>(options.peak_flops_per_s / 1e9),
                           " GFLOP/s, the best matrix product measured now"));
   }
-  const actors::Inspector inspector(inspected(job_world, planned.job, *ranks));
+  const actors::Inspector inspector(inspected(job_world, planned, *ranks));
   const trace::StateFile state([&ranks] {
     return text_by_rank(*ranks, [&](const trace::Snapshot& snapshot) { return trace::state_text(snapshot, trace::kStateBytesMost / ranks->jobs().size()); });
   });

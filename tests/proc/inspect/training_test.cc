@@ -1,4 +1,5 @@
 // Looking into training by two processes, also when one of them is stopped or killed.
+#include "actors/inspect/http.h"
 #include "tests/proc/inspect/inspect_fixture.h"
 #include "tests/proc/train/cluster.h"
 
@@ -53,6 +54,16 @@ TEST_F(InspectTraining, ShowsTheActorsOfAllRanks) {
   EXPECT_EQ(whole["training"]["steps"], 1'000'000);
   for (const auto& rank : whole["ranks"]) EXPECT_GT(rank["memory_peak_bytes"], 1 << 20);
   EXPECT_THAT(tool({"inspect", "job"}).out, testing::AllOf(HasSubstr(": loss "), HasSubstr("goodput ")));
+
+  const json config = json_of({"inspect", "config", "--json"});
+  EXPECT_EQ(config["config"]["training"]["steps"], 1'000'000) << config;
+  EXPECT_EQ(config["config"]["job"]["output"], output());
+  EXPECT_THAT(config["plan"].get<std::string>(), HasSubstr("parameters"));
+  EXPECT_THAT(tool({"inspect", "config"}).out, testing::AllOf(HasSubstr("[training]\n"), HasSubstr("\nsteps = 1000000\n"), HasSubstr("model   ")));
+  const auto metrics = actors::http_get({.socket = runtime() + "/" + whole["job"].get<std::string>() + ".1.sock"}, "/metrics", std::chrono::seconds(20));
+  ASSERT_TRUE(metrics.ok()) << metrics.status();  // also of a rank that has no ledger
+  for (const char* series : {"\ntroupe_loss ", "\ntroupe_memory_bytes{rank=\"0\"} ", "\ntroupe_rank_up{rank=\"1\"} 1\n", "troupe_step_duration_seconds_bucket{le=\"+Inf\"} "})
+    EXPECT_THAT(*metrics, HasSubstr(series));
 
   for (const char* view : {"job", "actors", "edges", "waits", "collectives"}) {
     const Ended ended = tool({"inspect", view});

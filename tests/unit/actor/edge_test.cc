@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -201,7 +202,7 @@ TEST_F(EdgeTest, AJumpOfTheSequenceIsABug) {
   connect<Batch>(forger.out, keeper.in, {.credits = 2});
   world.start();
   world.settle();
-  forger.out.begin_send(forger.out.take());
+  forger.out.begin_send(forger.out.take(), 0);
   EXPECT_DEATH(
       {
         detail::post(keeper.self().cell(), Delivery<Batch>{Batch{1}, Credit(forger.out.shared_edge(), 0), 7},
@@ -226,6 +227,11 @@ TEST_F(EdgeTest, SeveralSendersShareOnePort) {
   ASSERT_TRUE(world.run().ok());
   EXPECT_EQ(producer.out.free(), 2);
   EXPECT_EQ(second.out.free(), 4);
+  // Urgent messages overtook others; each has its own time in the mailbox all the same.
+  for (const auto& actor : world.system().probes().snapshot().actors) {
+    EXPECT_EQ(std::accumulate(actor.in_mailbox.counts.begin(), actor.in_mailbox.counts.end(), std::int64_t{0}), actor.handled) << actor.name;
+    EXPECT_EQ(std::accumulate(actor.in_handler.counts.begin(), actor.in_handler.counts.end(), std::int64_t{0}), actor.handled) << actor.name;
+  }
 }
 
 TEST_F(EdgeTest, ADeadReceiverGivesTheCreditsBack) {
@@ -250,6 +256,7 @@ TEST_F(EdgeTest, ADeadReceiverGivesTheCreditsBack) {
   EXPECT_EQ(edge.sent, 5);
   EXPECT_EQ(edge.reclaimed, 5);
   EXPECT_EQ(edge.queued(), 0);
+  EXPECT_EQ(edge.bytes, 5 * static_cast<std::int64_t>(sizeof(Batch)));
 }
 
 TEST(Edge, ACreditOutlivesItsSystem) {

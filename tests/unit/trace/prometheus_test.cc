@@ -18,9 +18,9 @@ namespace {
 
 using testing::HasSubstr;
 
-const JobLabels kJob{.run = "0123abcd", .output = "/runs/\"a\"\n\\b", .started_unix_s = 1764495049.25};
+const JobLabels kMetricsJob{.run = "0123abcd", .output = "/runs/\"a\"\n\\b", .started_unix_s = 1764495049.25};
 
-std::vector<RankReport> two_ranks() {
+std::vector<RankReport> ranks_to_scrape() {
   RankReport first{.rank = 0, .host = "node-1", .pid = 1};
   first.memory_bytes = 5'000'000'001;
   first.memory_peak_bytes = 6'000'000'001;
@@ -39,7 +39,7 @@ std::vector<RankReport> two_ranks() {
 }
 
 // By its name and labels, as the page spells them.
-std::map<std::string, std::string> samples(const std::string& page) {
+std::map<std::string, std::string> samples_of(const std::string& page) {
   std::map<std::string, std::string> found;
   std::istringstream lines(page);
   for (std::string line; std::getline(lines, line);) {
@@ -51,7 +51,7 @@ std::map<std::string, std::string> samples(const std::string& page) {
 }
 
 TEST(Prometheus, HasTheValuesOfTheReport) {
-  const auto page = samples(to_prometheus(kJob, two_ranks(), 1));
+  const auto page = samples_of(to_prometheus(kMetricsJob, ranks_to_scrape(), 1));
   const std::map<std::string, std::string> expected{
       {"troupe_loss", "2.345678901234"},
       {"troupe_grad_norm", "0.1"},
@@ -90,34 +90,34 @@ TEST(Prometheus, HasTheValuesOfTheReport) {
 }
 
 TEST(Prometheus, EscapesNamesOfAnyBytes) {
-  const auto page = samples(to_prometheus(kJob, two_ranks(), -1));
+  const auto page = samples_of(to_prometheus(kMetricsJob, ranks_to_scrape(), -1));
   EXPECT_EQ(page.at("troupe_mailbox_depth{rank=\"0\",actor=\"odd \\\"name\\\"\\\\ in\\ntwo lines \xc3\xa9\"}"), "9");
   EXPECT_EQ(page.at("troupe_job_info{run=\"0123abcd\",output=\"/runs/\\\"a\\\"\\n\\\\b\"}"), "1");
 }
 
 // Two series of one name make Prometheus refuse the whole page.
 TEST(Prometheus, AddsUpWhatIsCalledTheSame) {
-  const auto page = samples(to_prometheus(kJob, two_ranks(), -1));
+  const auto page = samples_of(to_prometheus(kMetricsJob, ranks_to_scrape(), -1));
   EXPECT_EQ(page.at("troupe_edge_credits{rank=\"0\",edge=\"a.out -> b.in\"}"), "6");
   EXPECT_EQ(page.at("troupe_edge_bytes_total{rank=\"0\",edge=\"a.out -> b.in\"}"), "12345678910");
 }
 
 TEST(Prometheus, ALostRunHasNoNumberAndANewOneNoLoss) {
-  auto reports = two_ranks();
+  auto reports = ranks_to_scrape();
   reports[0].training->loss = std::nullopt;
-  EXPECT_EQ(samples(to_prometheus(kJob, reports, -1)).at("troupe_loss"), "NaN");
+  EXPECT_EQ(samples_of(to_prometheus(kMetricsJob, reports, -1)).at("troupe_loss"), "NaN");
   reports[0].training->steps_here = 0;
-  EXPECT_THAT(to_prometheus(kJob, reports, -1), testing::Not(HasSubstr("troupe_loss")));
+  EXPECT_THAT(to_prometheus(kMetricsJob, reports, -1), testing::Not(HasSubstr("troupe_loss")));
   reports[0].training.reset();
-  EXPECT_THAT(to_prometheus(kJob, reports, -1), testing::Not(HasSubstr("troupe_step")));
+  EXPECT_THAT(to_prometheus(kMetricsJob, reports, -1), testing::Not(HasSubstr("troupe_step")));
 }
 
 // By the judge of the format, of Debian's package prometheus.
 TEST(Prometheus, PassesPromtool) {
   if (std::system("promtool --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no promtool on this machine";
   const std::string file = testing::TempDir() + "/troupe_metrics.txt";
-  for (const auto& reports : {two_ranks(), std::vector<RankReport>{}}) {
-    std::ofstream(file) << to_prometheus(kJob, reports, 1);
+  for (const auto& reports : {ranks_to_scrape(), std::vector<RankReport>{}}) {
+    std::ofstream(file) << to_prometheus(kMetricsJob, reports, 1);
     const std::string command = "promtool check metrics < " + file;
     EXPECT_EQ(std::system(command.c_str()), 0);
   }
