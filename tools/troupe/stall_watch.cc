@@ -12,7 +12,7 @@ namespace troupe::tool {
 namespace {
 
 constexpr double kFirstAfterS = 10;
-constexpr auto kLookEvery = std::chrono::seconds(1);
+constexpr auto kStallLookEvery = std::chrono::seconds(1);
 
 // On one line: what each actor waits for, and the ranks that are missing where it is a collective.
 void say(const std::string& prefix, double waited_s, const std::string& actors, const std::vector<comm::CollectiveEngine::OpenOperation>& open) {
@@ -32,7 +32,7 @@ StallWatch::StallWatch(const actors::LocalReplicas& ranks) {
   for (std::size_t rank = 0; rank < ranks.jobs().size(); ++rank) ranks_.push_back({*ranks.jobs()[rank], rank_prefix(ranks, rank)});
   thread_ = std::thread([this] {
     std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, kLookEvery, [this] { return end_; })) {
+    while (!ended_.wait_for(lock, kStallLookEvery, [this] { return end_; })) {
       for (auto& rank : ranks_) look(rank);
     }
   });
