@@ -38,11 +38,12 @@ def silent(rank, error, silent_s):
 
 def training(step, now, open_s=0.4, steps=2000):
     wall = now - START + 60
-    lost = {"checkpoint_wait": 0.02 * wall, "data_wait": 0.01 * wall, "startup": 6.0, "open_step": 0.3}
+    lost = {"startup": 6.0, "data_wait": 0.01 * wall, "checkpoint_wait": 0.02 * wall, "evaluation_wait": 0.0, "skipped": 0.0, "between_steps": 0.3,
+            "overdue": max(0.0, open_s - 1.05)}
     useful = wall - sum(lost.values())
     return {"step": step, "steps": steps, "loss": 2.0 + 8.5 * math.exp(-step / 90) + 0.08 * math.sin(step * 1.7), "grad_norm": 1.1, "lr": 3e-4,
             "tokens": step * 65536, "tokens_per_s": 61000 + 2500 * math.sin(step / 3), "mfu_ratio": 0.41 + 0.02 * math.sin(step / 3), "step_s": 1.05,
-            "median_step_s": 1.05, "data_wait_s": 0.01, "checkpoint_wait_s": 0.0, "wall_s": wall, "goodput_ratio": useful / wall,
+            "median_step_s": 1.05, "data_wait_s": 0.01, "checkpoint_wait_s": 0.0, "wall_s": wall, "useful_s": useful, "goodput_ratio": useful / wall,
             "badput": [{"type": key, "seconds": value} for key, value in lost.items()], "skipped_steps": 0, "restarts": 0, "step_open_s": open_s}
 
 
@@ -75,9 +76,9 @@ def pipeline_rank(rank, now, stages, tick, first=0, shards=6, with_ledger=False)
     return actors, edges
 
 
-def streams(tick):
-    return [{"name": "compute", "kind": "compute", "busy_ratio": 0.93, "busy_s": 100.0, "queued": 2, "done": 1000, "running": 1, "running_s": 0.01},
-            {"name": "storage", "kind": "storage", "busy_ratio": 0.04, "busy_s": 4.0, "queued": 0, "done": 30, "running": 0, "running_s": 0.0}]
+def streams(tick, step_busy_s=0.95):
+    return [{"name": "compute", "kind": "compute", "busy_ratio": 0.93, "busy_s": 100.0, "queued": 2, "done": 1000, "running": "forward block 3", "step_busy_s": step_busy_s, "running_s": 0.01},
+            {"name": "storage", "kind": "storage", "busy_ratio": 0.04, "busy_s": 4.0, "queued": 0, "done": 30, "running": "", "step_busy_s": 0.0, "running_s": 0.0}]
 
 
 def trace(now, ranks):
@@ -177,7 +178,7 @@ def names(seconds):
 
 
 def many(seconds, world=512):
-    """512 ranks, eight stages by 64 replicas; rank 300 is silent, an actor of rank 17 does not get on."""
+    """512 ranks, eight stages by 64 replicas; rank 300 is silent, an actor of rank 17 makes no progress, rank 40 computes twice as long."""
     rng = random.Random(1)
     for tick in range(seconds):
         now, ranks = START + tick, []
@@ -192,7 +193,7 @@ def many(seconds, world=512):
                 actors[-2].update(state="waiting_for_collective", detail="gradient of block 3", since_s=44.0)
             if rank % 8 < 7:
                 edges.append(edge(f"stage-{rank % 8}.activation", f"stage-{rank % 8 + 1}@{rank + 1}.activation", 2, 4, to_rank=rank + 1))
-            ranks.append(report(rank, now, actors, edges, streams=streams(tick), **({"training": training(40 + tick, now)} if rank == 0 else {})))
+            ranks.append(report(rank, now, actors, edges, streams=streams(tick, 1.9 if rank == 40 else 0.95), **({"training": training(40 + tick, now)} if rank == 0 else {})))
         yield frame(now, ranks)
 
 

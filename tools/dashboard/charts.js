@@ -63,8 +63,12 @@ export class ChartsView {
 
   draw(chart, data, label) {
     const pointRadius = data.length === 1 ? 3 : 0;  // one point makes no line
+    if (chart.drawn && chart.drawn.data.datasets[0].pointRadius !== pointRadius) {  // Chart.js keeps what it has made of options
+      chart.drawn.destroy();
+      chart.drawn = null;
+    }
     if (chart.drawn) {
-      Object.assign(chart.drawn.data.datasets[0], {data, pointRadius});
+      chart.drawn.data.datasets[0].data = data;
       chart.drawn.update('none');
       return;
     }

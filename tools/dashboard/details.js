@@ -22,7 +22,7 @@ export class Details {
     this.eventsTitle = element('h3', {text: 'Last events'});
     this.edgeRows = element('tbody');
     this.edgeTitle = element('h3', {text: 'Edges'});
-    this.edgeBox = element('div', {class: 'scroller', tabindex: '0', role: 'region', 'aria-label': 'Edges of this actor'}, element('table', {}, element('thead', {}, element('tr', {}, ...['Edge', 'Free', 'In flight', 'Queued', 'Held', 'Sent'].map((text, i) => element('th', {text, scope: 'col', class: i ? 'number' : undefined})))), this.edgeRows));
+    this.edgeBox = element('div', {class: 'scroller', tabindex: '0', role: 'region', 'aria-label': 'Edges of this actor'}, element('table', {class: 'edges'}, element('thead', {}, element('tr', {}, ...['Edge', 'Free', 'In flight', 'Queued', 'Held', 'Sent'].map((text, i) => element('th', {text, scope: 'col', class: i ? 'number' : undefined})))), this.edgeRows));
     this.body.append(this.facts, this.mailTitle, this.mail, this.edgeTitle, this.edgeBox, this.eventsTitle, this.events);
   }
 

@@ -69,6 +69,7 @@ export function stateWord(state) {
 export function stateText(row) {
   const known = Object.hasOwn(kStates, row.state);
   const word = known ? kStates[row.state][1].replace(/:.*/, '') : stateWord(row.state);
+  if (row.from && row.state === 'waiting_for_input') return `${word} ${row.from}${row.detail ? `: ${row.detail}` : ''}`;
   return row.detail ? `${word} ${row.detail}` : word.replace(/ (of|from)$/, '');
 }
 // As a CSS class: only of states that are known.

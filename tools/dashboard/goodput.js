@@ -4,6 +4,13 @@ import {duration, element, percent, rows, say} from './format.js';
 const kWords = {
   useful: 'useful: steps that count',
   unexplained: 'not accounted for',
+  startup: 'start: data, checkpoint, connections',
+  data_wait: 'waiting for data',
+  checkpoint_wait: 'waiting for a snapshot',
+  evaluation_wait: 'waiting for evaluation or disk',
+  skipped: 'skipped steps',
+  between_steps: 'between steps',
+  overdue: 'the open step is late',
 };
 
 export class GoodputView {

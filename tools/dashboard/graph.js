@@ -49,7 +49,7 @@ export class GraphView {
   edgeTable() {
     const heads = ['Edge', 'Free', 'In flight', 'Queued', 'Held', 'Sent'].map((text, i) => element('th', {text, scope: 'col', class: i ? 'number' : undefined}));
     return element('details', {class: 'edge-table'}, element('summary', {text: 'Edges as a table'}),
-      element('div', {class: 'scroller', tabindex: '0', role: 'region', 'aria-label': 'Edges'}, element('table', {}, element('thead', {}, element('tr', {}, ...heads)), this.edgeRows)));
+      element('div', {class: 'scroller', tabindex: '0', role: 'region', 'aria-label': 'Edges'}, element('table', {class: 'edges'}, element('thead', {}, element('tr', {}, ...heads)), this.edgeRows)));
   }
 
   update(model) {

@@ -83,7 +83,7 @@ function showTiles() {
   const training = model.training, memory = model.memory(), goodput = model.goodput();
   const answered = model.ranks.length - model.silent.length;
   const tiles = [
-    ['Ranks', model.silent.length ? `${answered} of ${model.ranks.length}` : String(model.ranks.length), model.silent.length ? 'bad' : ''],
+    ['Ranks', model.silent.length ? `${answered}/${model.ranks.length}` : String(model.ranks.length), model.silent.length ? 'bad' : ''],
     ['Actors', count(model.actors.length)],
   ];
   if (training) {
@@ -104,6 +104,7 @@ function showTiles() {
   });
 }
 
+let announced = new Set();
 function showFindings() {
   const found = findings(model);
   rows(byId('findings'), found, () => {
@@ -122,6 +123,10 @@ function showFindings() {
     say(mark, finding.level === 'bad' ? '!' : '▲');
     say(text, finding.text);
   });
+  // Read aloud once, not with each second that it counts.
+  const fresh = found.filter((finding) => !announced.has(finding.key));
+  announced = new Set(found.map((finding) => finding.key));
+  if (fresh.length) say(byId('news'), fresh.map((finding) => finding.text).join('. '));
   const marked = new Map(found.map((finding) => [finding.view, true]));
   for (const view of views) say(view.mark, marked.has(view.key) ? ' !' : '');
 }
@@ -147,11 +152,16 @@ function showJob() {
   if (document.title !== title) document.title = title;
 }
 
+async function loadHistory() {
+  await history.load();
+  if (model.frame) chosen.view.update(model);
+}
+
 let last = null;
 function take(frame) {
   const began = performance.now();
   model.take(frame);
-  if (last !== null && last !== model.job.job) history.load();
+  if (last !== null && last !== model.job.job) loadHistory();
   last = model.job.job;
   history.take(model);
   showJob();
@@ -168,14 +178,14 @@ buildViews();
 buildTheme();
 choose(views[0]);
 showStatus();
-history.load();
+loadHistory();
 follow({
   frame: take,
   status(news) {
-    const wasLost = status.state === 'lost';
+    const isNews = status.state !== news.state;
     status = news;
     showStatus();
-    if (wasLost) history.load();
+    if (isNews) loadHistory();  // the last steps of a job that has ended came after its last frame
   },
   lost(why) {
     status = {state: 'lost', why};

@@ -2,7 +2,8 @@
 import {isNumber} from './format.js';
 
 const kDepths = 60;  // frames that a sparkline shows
-export const kStuckFactor = 5, kStuckMinS = 10;
+const kStuckFactor = 5, kStuckMinS = 10;
+const kSlowFrom = 1.1;  // times its equals
 
 const list = (value) => (Array.isArray(value) ? value : []);
 
@@ -98,12 +99,13 @@ export class Model {
   }
 
   memory() {
-    const known = this.ranks.filter((report) => isNumber(report.memory_bytes));
+    const processes = new Map();  // where one has several ranks, each says that of all
+    for (const report of this.ranks) if (isNumber(report.memory_bytes)) processes.set(`${report.host} ${report.pid}`, report);
+    const known = [...processes.values()];
     if (!known.length) return null;
     return {
       bytes: known.reduce((sum, report) => sum + report.memory_bytes, 0),
       peak: known.reduce((sum, report) => sum + (report.memory_peak_bytes ?? report.memory_bytes), 0),
-      most: Math.max(...known.map((report) => report.memory_bytes)),
     };
   }
 
@@ -118,13 +120,37 @@ export class Model {
     return 'idle';
   }
 
+  // The rank whose compute stream works longest in a step, against the median of those with the same stages; null: none stands out.
+  // As runtime/trace has it (straggler.h).
+  straggler() {
+    const equals = new Map();
+    for (const report of this.ranks) {
+      const spent_s = list(report.streams).find((stream) => stream.kind === 'compute')?.step_busy_s ?? 0;
+      if (!report.answered || !(spent_s > 0)) continue;
+      const stages = list(report.actors).map((row) => row.name).filter((name) => name.startsWith('stage-') && !name.includes('@')).sort().join(' ');
+      if (!equals.has(stages)) equals.set(stages, []);
+      equals.get(stages).push({rank: report.rank, spent_s});
+    }
+    let slowest = null;
+    for (const members of equals.values()) {
+      members.sort((a, b) => b.spent_s - a.spent_s);
+      const [first, ...others] = members;
+      if (!others.length) continue;
+      const half = others.length >> 1;
+      const median_s = others.length % 2 ? others[half].spent_s : (others[half - 1].spent_s + others[half].spent_s) / 2;
+      const ratio = first.spent_s / median_s;
+      if (ratio >= kSlowFrom && ratio > (slowest?.ratio ?? 0)) slowest = {...first, median_s, ratio};
+    }
+    return slowest;
+  }
+
   // Where the wall time went: useful and lost, which add up.
   goodput() {
     const training = this.training;
     if (!training || !isNumber(training.wall_s) || training.wall_s <= 0) return null;
     const lost = list(training.badput).map((row) => ({type: String(row.type), seconds: row.seconds ?? 0})).sort((a, b) => b.seconds - a.seconds);
     const sum = lost.reduce((total, row) => total + row.seconds, 0);
-    const useful = isNumber(training.goodput_ratio) ? training.goodput_ratio * training.wall_s : Math.max(0, training.wall_s - sum);
+    const useful = isNumber(training.useful_s) ? training.useful_s : isNumber(training.goodput_ratio) ? training.goodput_ratio * training.wall_s : Math.max(0, training.wall_s - sum);
     return {wall_s: training.wall_s, useful_s: useful, lost, unexplained_s: training.wall_s - useful - sum};
   }
 }

@@ -1,5 +1,6 @@
 #include "tools/troupe/dashboard_feed.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,9 @@ namespace troupe::tool {
 namespace {
 
 using nlohmann::json;
+
+constexpr int kFramesATrace = 5;
+constexpr std::size_t kTraceBytesMost = 4'000'000;
 
 double unix_now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
@@ -23,7 +27,7 @@ json outline(const std::string& frame) {
   return json::parse(frame, wanted, false);
 }
 
-std::string text_in(const json& object, const char* key) {
+std::string member_text(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
@@ -84,25 +88,37 @@ void DashboardFeed::run() {
 void DashboardFeed::take(std::string frame) {
   const json seen = outline(frame);
   if (!seen.is_object()) return;
-  if (record_.is_open() && !(record_ << frame << "\n" << std::flush)) {
-    log_warning(absl::StrCat("recording ", record_path_, " ends: it cannot be written"));
-    record_.close();
-  }
+  if (record_.is_open()) record(frame);
   const json job = seen.contains("job") && seen["job"].is_object() ? seen["job"] : json::object();
   const std::lock_guard lock(mutex_);
-  output_ = text_in(job, "output");
+  output_ = member_text(job, "output");
   if (is_live() && !output_.empty()) history_.read_metrics(output_ + "/metrics.jsonl");
   history_.take(seen);
   silent_.clear();
   for (const auto& rank : seen.value("ranks", json::array())) {
     if (!rank.is_object()) continue;
     if (rank.contains("training") && rank["training"].is_object()) steps_ = rank["training"].value("steps", std::int64_t{0});
-    if (!rank.value("answered", false) && silent_.empty()) silent_ = absl::StrCat("rank ", rank.value("rank", -1), " gave no answer: ", text_in(rank, "error"));
+    if (!rank.value("answered", false) && silent_.empty()) silent_ = absl::StrCat("rank ", rank.value("rank", -1), " gave no answer: ", member_text(rank, "error"));
   }
   frame_ = std::make_shared<const std::string>(std::move(frame));
   ++number_.frame;
   become(source_->state(), "");
   changed_.notify_all();
+}
+
+void DashboardFeed::record(std::string frame) {
+  // The timeline is asked for by itself; a recorded one is that of the last frame that has one.
+  if (recorded_++ % kFramesATrace == 0 && is_live() && frame.ends_with('}')) {
+    const auto trace = source_->ask(absl::StrCat("/v1/trace?last_s=", kFramesATrace));
+    if (trace.ok() && trace->size() < kTraceBytesMost && json::accept(*trace)) {
+      frame.pop_back();
+      absl::StrAppend(&frame, ",\"trace\":", *trace, "}");
+      std::ranges::replace(frame, '\n', ' ');
+    }
+  }
+  if (record_ << frame << "\n" << std::flush) return;
+  log_warning(absl::StrCat("recording ", record_path_, " ends: it cannot be written"));
+  record_.close();
 }
 
 std::string DashboardFeed::end_told(const std::string& why) const {

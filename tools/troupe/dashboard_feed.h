@@ -47,6 +47,7 @@ class DashboardFeed {
   DashboardFeed(std::unique_ptr<FrameSource> source, std::ofstream record, std::string record_path);
   void run();
   void take(std::string frame);
+  void record(std::string frame);
   void become(const std::string& state, const std::string& why);  // mutex_ is held
   bool is_live() const;
   std::string end_told(const std::string& why) const;
@@ -54,6 +55,7 @@ class DashboardFeed {
   const std::unique_ptr<FrameSource> source_;
   std::ofstream record_;
   const std::string record_path_;
+  int recorded_ = 0;
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
   bool ending_ = false;

@@ -7,6 +7,9 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+
+#include "absl/strings/str_cat.h"
 
 namespace troupe::tool {
 namespace {
@@ -25,8 +28,13 @@ std::int64_t whole_in(const json& row, const char* key) {
   return found != row.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
 }
 
+std::string text_member(const json& row, const char* key) {
+  const auto found = row.find(key);
+  return found != row.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 // JSON has no NaN: left out.
-void put(json& row, const char* key, double value) {
+void put_number(json& row, const char* key, double value) {
   if (std::isfinite(value)) row[key] = value;
 }
 
@@ -61,9 +69,12 @@ void DashboardHistory::take(const json& frame) {
   Memory memory;
   const auto ranks = frame.find("ranks");
   if (ranks == frame.end() || !ranks->is_array()) return;
+  std::set<std::string> counted;  // of a process that has several ranks each says that of all
   for (const auto& rank : *ranks) {
-    memory.bytes += whole_in(rank, "memory_bytes");
-    memory.peak_bytes += whole_in(rank, "memory_peak_bytes");
+    if (!rank.is_object()) continue;
+    const bool is_another = counted.insert(absl::StrCat(text_member(rank, "host"), " ", whole_in(rank, "pid"))).second;
+    if (is_another) memory.bytes += whole_in(rank, "memory_bytes");
+    if (is_another) memory.peak_bytes += whole_in(rank, "memory_peak_bytes");
     const auto training = rank.find("training");
     if (training == rank.end() || !training->is_object() || from_metrics_) continue;
     const Step point{whole_in(*training, "step"), number_in(*training, "loss"), number_in(*training, "tokens_per_s"), number_in(*training, "mfu_ratio"),
@@ -112,10 +123,10 @@ std::string DashboardHistory::text(const std::string& output) const {
   json steps = json::array(), memory = json::array();
   for (const auto& point : steps_) {
     json row{{"step", point.step}};
-    put(row, "loss", point.loss);
-    put(row, "tokens_per_s", point.tokens_per_s);
-    put(row, "mfu_ratio", point.mfu_ratio);
-    put(row, "step_s", point.step_s);
+    put_number(row, "loss", point.loss);
+    put_number(row, "tokens_per_s", point.tokens_per_s);
+    put_number(row, "mfu_ratio", point.mfu_ratio);
+    put_number(row, "step_s", point.step_s);
     steps.push_back(std::move(row));
   }
   for (const auto& point : memory_) memory.push_back({{"at_unix_s", point.at_unix_s}, {"bytes", point.bytes}, {"peak_bytes", point.peak_bytes}});

@@ -15,20 +15,20 @@ using actors::HttpRequest;
 constexpr auto kPiecePatience = std::chrono::milliseconds(900);
 constexpr int kQuietPieces = 5;  // then a line that says nothing, so that the page knows we are there
 // Of a job, what the page may pass on: all of it only looks.
-constexpr const char* kPassedOn[] = {"/v1/mailbox", "/v1/peek", "/v1/trace", "/v1/config"};
+constexpr const char* kJobViews[] = {"/v1/mailbox", "/v1/peek", "/v1/trace", "/v1/config"};
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 bool is_of_this_machine(std::string_view host) { return host == "localhost" || host == "127.0.0.1" || host == "::1" || host == "[::1]"; }
 
 // Of "host:port" and "[::1]:port".
-std::string_view name_in(std::string_view host) {
+std::string_view host_name(std::string_view host) {
   const std::size_t colon = host.rfind(':');
   return colon == std::string_view::npos || host.find(']', colon) != std::string_view::npos ? host : host.substr(0, colon);
 }
 
 // Takes as long wherever they differ.
-bool same(const std::string& a, const std::string& b) {
+bool same_token(const std::string& a, const std::string& b) {
   unsigned differ = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) differ |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
   return differ == 0;
@@ -72,7 +72,7 @@ std::string DashboardServer::address() const {
 
 Status DashboardServer::may_ask(const HttpRequest& request) const {
   if (request.method != "GET") return absl::UnimplementedError("only GET is answered here");
-  if (place_.token.empty() && !is_of_this_machine(name_in(request.host)))
+  if (place_.token.empty() && !is_of_this_machine(host_name(request.host)))
     return absl::PermissionDeniedError(absl::StrCat("this dashboard answers to localhost and 127.0.0.1, not to ", request.host));
   return ok();
 }
@@ -83,7 +83,7 @@ StatusOr<HttpAnswer> DashboardServer::answer(const HttpRequest& request) const {
   for (const auto& file : dashboard::page_files()) {
     if (file.path == path) return guarded({.body = std::string(file.bytes), .type = std::string(file.type)});
   }
-  if (!place_.token.empty() && !same(request.token, place_.token)) return absl::UnauthenticatedError("the token is missing or wrong: open the page as /#token=TOKEN");
+  if (!place_.token.empty() && !same_token(request.token, place_.token)) return absl::UnauthenticatedError("the token is missing or wrong: open the page as /#token=TOKEN");
   TROUPE_ASSIGN_OR_RETURN(HttpAnswer answer, data(request));
   return guarded(std::move(answer));
 }
@@ -92,7 +92,7 @@ StatusOr<HttpAnswer> DashboardServer::data(const HttpRequest& request) const {
   if (request.path == "/v1/stream") return HttpAnswer{.type = "text/event-stream", .next = stream_of(feed_)};
   if (request.path == "/v1/history") return HttpAnswer{.body = feed_.history()};
   if (request.path == "/v1/status") return HttpAnswer{.body = feed_.state()};
-  if (std::ranges::find(kPassedOn, request.path) == std::end(kPassedOn))
+  if (std::ranges::find(kJobViews, request.path) == std::end(kJobViews))
     return absl::NotFoundError(absl::StrCat("there is no ", request.path, "; /v1/ has stream, history, status, mailbox, peek, trace, config"));
   std::string target = request.path;
   for (const auto& [key, value] : request.query) absl::StrAppend(&target, target == request.path ? "?" : "&", actors::in_query(key), "=", actors::in_query(value));

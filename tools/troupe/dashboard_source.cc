@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr auto kPatience = 5s;
+constexpr auto kFramePatience = 5s;
 constexpr double kPauseMost_s = 3600;
 
 // A card that is left behind is of a process that had no time to take it away.
@@ -36,7 +36,7 @@ RunningJob JobFrames::job() const {
 }
 
 StatusOr<std::string> JobFrames::frame_of(const RunningJob& job) {
-  TROUPE_ASSIGN_OR_RETURN(std::string frame, tool::ask(job, "/v1/frame", kPatience));
+  TROUPE_ASSIGN_OR_RETURN(std::string frame, tool::ask(job, "/v1/frame", kFramePatience));
   std::ranges::replace(frame, '\n', ' ');
   const std::lock_guard lock(mutex_);
   job_ = job;
@@ -66,7 +66,7 @@ StatusOr<std::string> JobFrames::next() {
   return absl::NotFoundError(ended_);
 }
 
-StatusOr<std::string> JobFrames::ask(const std::string& target) { return tool::ask(job(), target, kPatience); }
+StatusOr<std::string> JobFrames::ask(const std::string& target) { return tool::ask(job(), target, kFramePatience); }
 
 StatusOr<std::unique_ptr<RecordedFrames>> RecordedFrames::open(const std::string& path, double speed) {
   std::unique_ptr<RecordedFrames> frames(new RecordedFrames(path, speed));

@@ -78,7 +78,7 @@ TEST_F(DashboardHistory, ThinsAndKeepsSpikes) {
 
 TEST_F(DashboardHistory, TakesFramesWhereThereIsNoFile) {
   const auto frame = [](int step, json loss) {
-    return json{{"at_unix_s", 100.0 + step}, {"ranks", {json{{"rank", 0}, {"memory_bytes", 70}}, json{{"rank", 1}, {"memory_bytes", 30}, {"memory_peak_bytes", 40}, {"training", {{"step", step}, {"loss", loss}}}}}}};
+    return json{{"at_unix_s", 100.0 + step}, {"ranks", {json{{"rank", 0}, {"pid", 7}, {"memory_bytes", 70}}, json{{"rank", 2}, {"pid", 7}, {"memory_bytes", 70}}, json{{"rank", 1}, {"pid", 8}, {"memory_bytes", 30}, {"memory_peak_bytes", 40}, {"training", {{"step", step}, {"loss", loss}}}}}}};
   };
   history_.take(frame(1, 3.0));
   history_.take(frame(1, 3.0));  // nothing new
