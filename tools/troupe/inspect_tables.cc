@@ -58,12 +58,13 @@ std::string training_text(const json& t) {
   if (number(t, "val_step") >= 0 && t.contains("val_step")) absl::StrAppend(&text, "validation loss ", real(t, "val_loss"), " after step ", count(t, "val_step"), "\n");
   absl::StrAppend(&text, "a step takes ", age(t, "median_step_s"), " (median); ",
                   number(t, "step_open_s") > 0 ? absl::StrCat("the open one has lasted ", age(t, "step_open_s")) : "none is open", "; ", count(t, "skipped_steps"), " skipped\n");
-  std::vector<std::string> lost;
+  absl::StrAppend(&text, absl::StrFormat("goodput %.1f %% of ", 100 * number(t, "goodput_ratio")), age(t, "wall_s"), "\n");
+  std::vector<std::vector<std::string>> lost;
   for (const auto& loss : rows_of(t, "badput")) {
-    if (number(loss, "seconds") > 0) lost.push_back(absl::StrCat(absl::StrReplaceAll(word(loss, "type"), {{"_", " "}}), " ", age(loss, "seconds")));
+    const double share = number(loss, "seconds") / std::max(1e-9, number(t, "wall_s"));
+    if (share > 0) lost.push_back({absl::StrReplaceAll(word(loss, "type"), {{"_", " "}}), age(loss, "seconds"), absl::StrFormat("%.1f %%", 100 * share)});
   }
-  return absl::StrCat(text, absl::StrFormat("goodput %.1f %% of ", 100 * number(t, "goodput_ratio")), age(t, "wall_s"), lost.empty() ? "" : "; lost to ",
-                      absl::StrJoin(lost, ", "), "\n");
+  return absl::StrCat(text, "\n", lost.empty() ? "" : absl::StrCat(table({{"LOST TO"}, {"TIME", true}, {"SHARE", true}}, lost), "\n"));
 }
 
 std::string job_text(const json& answer) {
