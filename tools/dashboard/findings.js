@@ -46,7 +46,7 @@ export function findings(model) {
   }
   if (stuck.length > 2) found.push({key: 'more stuck', level: 'warn', view: 'mailboxes', text: `${stuck.length - 2} more ${stuck.length === 3 ? 'actor makes' : 'actors make'} no progress`});
   const slow = model.straggler();
-  if (slow) found.push({key: `slow ${slow.rank}`, level: 'warn', view: 'ranks', text: `Rank ${slow.rank} computes ${slow.ratio.toFixed(1)} times as long as its equals: ${duration(slow.spent_s)} of a step, they ${duration(slow.median_s)}`});
+  if (slow) found.push({key: `slow ${slow.rank}`, level: 'warn', view: 'ranks', text: `Rank ${slow.rank} computes ${slow.ratio.toFixed(1)} times as long as its equals: ${duration(slow.step_busy_s)} of a step, they ${duration(slow.median_s)}`});
   const paused = model.actors.filter((actor) => actor.state === 'paused');
   if (paused.length) found.push({key: `paused ${paused.length}`, level: 'warn', view: 'mailboxes', id: paused[0].id, text: `${paused.length} paused: ${paused.slice(0, 3).map((actor) => named(actor.id)).join(', ')}`});
   return found.slice(0, kMost);

@@ -121,24 +121,25 @@ export class Model {
   }
 
   // The rank whose compute stream works longest in a step, against the median of those with the same stages; null: none stands out.
-  // As runtime/trace has it (straggler.h).
+  // As runtime/trace has it (straggler.h), and newer frames say it.
   straggler() {
+    if (this.frame.straggler !== undefined) return this.frame.straggler;
     const equals = new Map();
     for (const report of this.ranks) {
       const spent_s = list(report.streams).find((stream) => stream.kind === 'compute')?.step_busy_s ?? 0;
       if (!report.answered || !(spent_s > 0)) continue;
       const stages = list(report.actors).map((row) => row.name).filter((name) => name.startsWith('stage-') && !name.includes('@')).sort().join(' ');
       if (!equals.has(stages)) equals.set(stages, []);
-      equals.get(stages).push({rank: report.rank, spent_s});
+      equals.get(stages).push({rank: report.rank, step_busy_s: spent_s});
     }
     let slowest = null;
     for (const members of equals.values()) {
-      members.sort((a, b) => b.spent_s - a.spent_s);
+      members.sort((a, b) => b.step_busy_s - a.step_busy_s);
       const [first, ...others] = members;
       if (!others.length) continue;
       const half = others.length >> 1;
-      const median_s = others.length % 2 ? others[half].spent_s : (others[half - 1].spent_s + others[half].spent_s) / 2;
-      const ratio = first.spent_s / median_s;
+      const median_s = others.length % 2 ? others[half].step_busy_s : (others[half - 1].step_busy_s + others[half].step_busy_s) / 2;
+      const ratio = first.step_busy_s / median_s;
       if (ratio >= kSlowFrom && ratio > (slowest?.ratio ?? 0)) slowest = {...first, median_s, ratio};
     }
     return slowest;

@@ -2,7 +2,7 @@
 import {clock, duration, element, isNumber, percent, say} from './format.js';
 import {colourOf} from './charts.js';
 
-const kAgainMs = 2000, kLanesMost = 24, kLane = 26, kNames = 118, kAxis = 22;
+const kAgainMs = 2000, kRanksAtOnce = 16, kLanesMost = 24, kLane = 26, kNames = 118, kAxis = 22;
 const kSame_s = 1e-5;  // the clocks of two answers differ by less
 const kColours = ['--op-1', '--op-2', '--op-3', '--op-4', '--op-5', '--op-6'];
 
@@ -13,7 +13,7 @@ export function lanesOf(trace, last_s) {
   for (const report of trace?.ranks ?? []) {
     const toUnix = (report.at_unix_s ?? 0) - (report.probe_s ?? 0);
     for (const stream of report.streams ?? []) {
-      const operations = (stream.operations ?? []).map((operation) => ({
+      const operations = [...(stream.operations ?? []), ...(stream.running ?? [])].map((operation) => ({
         name: String(operation.name ?? ''), step: operation.step, micro: operation.micro,
         begin: operation.begin_s + toUnix,
         end: (isNumber(operation.end_s) && operation.end_s >= operation.begin_s ? operation.end_s : report.probe_s) + toUnix,
@@ -42,7 +42,12 @@ export class TimelineView {
     this.controls = element('div', {class: 'controls'}, element('label', {for: 'time-last', text: 'Last'}), this.last, element('label', {for: 'time-rank', text: 'Rank'}), this.rank,
       this.hold, element('label', {for: 'time-hold', text: 'hold'}));
     this.root = element('div', {class: 'timeline'}, this.controls, this.none, this.canvas, this.told, this.keys);
-    for (const control of [this.last, this.rank]) control.addEventListener('change', () => this.draw());
+    for (const control of [this.last, this.rank]) {
+      control.addEventListener('change', () => {
+        this.draw();
+        this.asked = -Infinity;  // the next frame asks
+      });
+    }
     this.canvas.addEventListener('pointermove', (event) => this.point(event));
     this.canvas.addEventListener('keydown', (event) => this.step(event));
     new ResizeObserver(() => this.draw()).observe(this.root);
@@ -53,22 +58,24 @@ export class TimelineView {
     this.model = model;
     if (this.hold.checked || performance.now() - this.asked < kAgainMs) return;
     this.asked = performance.now();
-    const {answer, error} = await this.ask('/v1/trace?last_s=30');
+    this.fillRanks(model.ranks);
+    // A job of many ranks is asked about one of them: the rings of all would be much to send.
+    const {answer, error} = await this.ask(`/v1/trace?last_s=${Number(this.last.value) + 1}${this.rank.value === '' ? '' : `&ranks=${Number(this.rank.value)}`}`);
     if (answer) this.trace = answer;
     const hasAny = (this.trace?.ranks ?? []).some((report) => (report.streams ?? []).some((stream) => (stream.operations ?? []).length));
     this.none.hidden = hasAny;
     this.canvas.hidden = !hasAny;
     say(this.none, error && !this.trace ? `no timeline from this job (${error})` : 'no timeline from this job');
-    this.fillRanks();
     this.draw();
   }
 
-  fillRanks() {
-    const ranks = (this.trace?.ranks ?? []).map((report) => report.rank);
-    if (this.rank.options.length === ranks.length + 1) return;
-    const chosen = this.rank.value;
-    this.rank.replaceChildren(element('option', {value: '', text: 'all'}), ...ranks.map((rank) => element('option', {value: rank, text: String(rank)})));
-    this.rank.value = ranks.includes(Number(chosen)) ? chosen : '';
+  fillRanks(reports) {
+    const ranks = reports.map((report) => report.rank), key = ranks.join();
+    if (this.ranksShown === key) return;
+    this.ranksShown = key;
+    const chosen = this.rank.value, all = ranks.length <= kRanksAtOnce ? [element('option', {value: '', text: 'all'})] : [];
+    this.rank.replaceChildren(...all, ...ranks.map((rank) => element('option', {value: rank, text: String(rank)})));
+    if (chosen !== '' && ranks.includes(Number(chosen))) this.rank.value = chosen;
   }
 
   draw() {
