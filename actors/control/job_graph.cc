@@ -60,15 +60,25 @@ FarEdges& JobGraph::far() {
   return *far_;
 }
 
-void JobGraph::be_inspectable(const std::string& id) {
+void JobGraph::be_inspectable(const std::string& id, const std::string& key) {
   const Rank rank = transport_ ? transport_->rank() : Rank(0);
   inspector_ = std::make_unique<Inspector>(Inspector::Setup{.job = id, .rank = rank.value, .world = transport_ ? transport_->world() : 1,
-                                                            .ranks = {{.rank = rank, .probes = &system_->probes(), .engine = engine_.get()}},
-                                                            .transport = transport_});
+                                                            .ranks = {{.rank = rank, .probes = &system_->probes(), .engine = engine_.get(), .control = [this](actor::Control what, const std::string& actor) { return control(what, actor); }}},
+                                                            .transport = transport_, .key = key});
+}
+
+StatusOr<actor::Controlled> JobGraph::control(actor::Control what, const std::string& actor) {
+  const std::lock_guard lock(starting_);
+  if (!started_) return absl::FailedPreconditionError("the actors have not started yet");
+  return system_->control(what, actor);
 }
 
 Status JobGraph::run() {
-  system_->start();
+  {
+    const std::lock_guard lock(starting_);
+    system_->start();
+    started_ = true;
+  }
   const trace::StateFile state([this] { return trace::state_text(system_->probes().snapshot()); });
   if (!transport_) return system_->wait();
   Status status = transport_->start();

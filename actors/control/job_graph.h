@@ -19,6 +19,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 
 #include "actors/control/far_edge.h"
 #include "actors/inspect/inspector.h"
@@ -40,7 +41,8 @@ class JobGraph {
   FarEdges& far();
 
   // Before run(), in all processes: `troupe jobs` and `troupe inspect` find the job by `id` (comm::JobWorld::job_id). While run() runs.
-  void be_inspectable(const std::string& id);
+  // `key`: its inspection_key; without, nobody can tell its actors anything where there are several processes.
+  void be_inspectable(const std::string& id, const std::string& key = {});
 
   // Until all actors of all processes have stopped.
   Status run();
@@ -50,6 +52,7 @@ class JobGraph {
  private:
   class End;
   void tell_the_others();
+  StatusOr<actor::Controlled> control(actor::Control what, const std::string& actor);
 
   comm::Transport* const transport_;
   const std::chrono::nanoseconds end_within_;
@@ -58,6 +61,8 @@ class JobGraph {
   std::unique_ptr<actor::System> system_;
   std::unique_ptr<FarEdges> far_;
   actor::Ref end_;
+  std::mutex starting_;  // guards what follows: somebody may want to tell an actor something before run()
+  bool started_ = false;
   std::unique_ptr<Inspector> inspector_;
 };
 

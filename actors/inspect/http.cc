@@ -3,6 +3,7 @@
 #include <httplib.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace troupe::actors {
@@ -74,6 +76,26 @@ void may_follow_a_dead_one(socket_t socket) {
 std::string text_of(const HttpPlace& place) { return place.socket.empty() ? absl::StrCat(place.host, ":", place.port) : place.socket; }
 
 }  // namespace
+
+StatusOr<HttpPlace> http_place(const std::string& text, int least) {
+  const std::size_t colon = text.rfind(':');
+  HttpPlace place;
+  const auto wrong = [&](const char* why) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no address: ", why, "; say HOST:PORT, such as 127.0.0.1:7070 or [::1]:7070"));
+  };
+  if (colon == std::string::npos) return wrong("it has no port");
+  place.host = text.substr(0, colon);
+  const std::string port = text.substr(colon + 1);
+  const bool is_number = !port.empty() && std::ranges::all_of(port, [](unsigned char c) { return absl::ascii_isdigit(c); });
+  if (!is_number || port.size() > 5 || !absl::SimpleAtoi(port, &place.port) || place.port > 65535 || place.port < least)
+    return wrong(least > 0 ? "the port is a number from 1 to 65535" : "the port is a number from 0 to 65535, 0 any that is free");
+  const bool in_brackets = place.host.size() > 2 && place.host.front() == '[' && place.host.back() == ']';
+  if (in_brackets) place.host = place.host.substr(1, place.host.size() - 2);
+  if (place.host.empty()) return wrong("it has no host");
+  if (!in_brackets && place.host.find(':') != std::string::npos) return wrong("an IPv6 address stands in brackets");
+  if (place.host.find_first_of(" /@?#\\[]") != std::string::npos) return wrong("that is no host's name");
+  return place;
+}
 
 struct HttpServer::Parts {
   void answer(const httplib::Request& asked, httplib::Response& response);

@@ -43,6 +43,9 @@ struct HttpPlace {
   std::string token{};  // what a client shows
 };
 
+// Of "127.0.0.1:7070", "[::1]:7070", "node-3:7070". kInvalidArgument: it is none, or the port is below `least`.
+StatusOr<HttpPlace> http_place(const std::string& text, int least = 0);
+
 class HttpServer {
  public:
   // A Status that is not ok becomes an answer that says so.

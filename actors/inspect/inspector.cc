@@ -1,5 +1,6 @@
 #include "actors/inspect/inspector.h"
 
+#include <arpa/inet.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "actors/inspect/rank_answers.h"
+#include "comm/join/secret.h"
 #include "runtime/base/log.h"
 
 namespace troupe::actors {
@@ -65,6 +67,19 @@ ActorId actor_id(const std::string& text) {
   return {.rank = rank, .name = text.substr(slash + 1)};
 }
 
+bool is_loopback(const std::string& host) {
+  in_addr v4{};
+  in6_addr v6{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  return host == "localhost" || (inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6));
+}
+
+// Of a header: a loopback address or localhost, with or without a port.
+bool is_loopback_name(const std::string& host) {
+  const auto place = http_place(host.ends_with(']') ? host + ":80" : host);
+  return is_loopback(place.ok() ? place->host : host);
+}
+
 // A path, under /v1/ where it does not begin with /: what the ranks are asked, and what is made of their answers.
 struct Route {
   const char* path;
@@ -75,6 +90,7 @@ struct Route {
   const char* list = "";     // of rows
   bool always_brief = false;
   const char* type = "application/json";
+  bool tells = false;        // POST, with the token
 
   std::string whole_path() const { return *path == '/' ? path : absl::StrCat("/v1/", path); }
 };
@@ -91,6 +107,9 @@ const Route kRoutes[] = {
     {.path = "waits", .verb = "report", .view = waits_view, .always_brief = true},
     {.path = "config", .verb = "config", .view = config_view},
     {.path = "/metrics", .verb = "report", .view = metrics_view, .always_brief = true, .type = "text/plain; version=0.0.4; charset=utf-8"},
+    {.path = "pause", .verb = "pause", .view = told_view, .about_an_actor = true, .tells = true},
+    {.path = "resume", .verb = "resume", .view = told_view, .about_an_actor = true, .tells = true},
+    {.path = "step", .verb = "step", .view = told_view, .about_an_actor = true, .tells = true},
 };
 
 StatusOr<const Route*> route_of(const std::string& path) {
@@ -124,7 +143,10 @@ Status refused(Replies replies) {
 
 }  // namespace
 
-Inspector::Inspector(Setup setup) : setup_(std::move(setup)) {
+Inspector::Inspector(Setup setup)
+    : setup_(std::move(setup)),
+      authority_(setup_.key.empty() && setup_.transport == nullptr ? comm::random_bytes(comm::kNonceBytes) : setup_.key, setup_.rank, setup_.world) {
+  for (auto& rank : setup_.ranks) rank.refused = [this] { return authority_.refused(); };
   card_ = {.job = setup_.job, .rank = setup_.rank, .world = setup_.world, .pid = getpid(), .host = this_host(),
            .program = setup_.program.empty() ? command_line() : setup_.program, .output = setup_.output,
            .started_unix_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()};
@@ -132,7 +154,7 @@ Inspector::Inspector(Setup setup) : setup_(std::move(setup)) {
     tree_ = std::make_unique<comm::InspectTree>(
         setup_.transport, [this](std::string_view text) {
           const auto question = question_from_text(text);
-          return answer_to_text(question.ok() ? actors::answer(setup_.ranks.front(), *question) : StatusOr<std::string>(question.status()));
+          return answer_to_text(question.ok() ? answer_here(*question) : StatusOr<std::string>(question.status()));
         });
   }
   if (const Status status = open_door(); !status.ok()) log_warning(absl::StrCat("troupe inspect will not find this process: ", std::string(status.message())));
@@ -140,26 +162,83 @@ Inspector::Inspector(Setup setup) : setup_(std::move(setup)) {
 
 Status Inspector::open_door() {
   TROUPE_ASSIGN_OR_RETURN(const std::string folder, open_runtime_folder());
-  TROUPE_ASSIGN_OR_RETURN(auto posted, PostedCard::post(folder, card_));
-  TROUPE_ASSIGN_OR_RETURN(server_, HttpServer::listen({.socket = posted.socket()}, [this](const HttpRequest& request) { return answer(request); }));
+  TROUPE_ASSIGN_OR_RETURN(auto posted, PostedCard::post(folder, card_, authority_.token()));
+  TROUPE_ASSIGN_OR_RETURN(server_, HttpServer::listen({.socket = posted.socket()}, behind(Door::kSocket)));
   posted_.emplace(std::move(posted));
   return ok();
 }
 
+Status Inspector::listen(const std::string& address) {
+  TROUPE_ASSIGN_OR_RETURN(const HttpPlace place, http_place(address));
+  const Door door = is_loopback(place.host) ? Door::kLoopback : Door::kFar;
+  if (door == Door::kFar && authority_.token().empty())
+    return absl::FailedPreconditionError(absl::StrCat("cannot listen at ", address, ", which others reach, too: this program gave its inspector no key for a token"));
+  TROUPE_ASSIGN_OR_RETURN(far_server_, HttpServer::listen(place, behind(door)));
+  return ok();
+}
+
+HttpServer::Handler Inspector::behind(Door door) {
+  return [this, door](const HttpRequest& request) -> StatusOr<HttpAnswer> {
+    TROUPE_RETURN_IF_ERROR(admit(door, request));
+    return answer(request);
+  };
+}
+
+Status Inspector::admit(Door door, const HttpRequest& request) {
+  if (!request.token.empty()) return authority_.check(request.token);  // a wrong one is refused also where none is needed
+  if (door == Door::kSocket) return request.method == "POST" ? authority_.check("") : ok();
+  if (door == Door::kFar || request.method == "POST") {
+    authority_.refuse();
+    return absl::PermissionDeniedError("this needs the job's token, as Authorization: Bearer TOKEN");
+  }
+  // A page from elsewhere, whose name its owner lets point to this machine, could else read what its visitor may.
+  if (is_loopback_name(request.host)) return ok();
+  authority_.refuse();
+  return absl::PermissionDeniedError("without a token this is answered only to who calls it localhost, 127.0.0.1 or [::1]");
+}
+
 StatusOr<HttpAnswer> Inspector::answer(const HttpRequest& request) {
-  if (request.method != "GET") return absl::UnimplementedError("only GET is answered here");
+  if (request.method != "GET" && request.method != "POST") {
+    return absl::UnimplementedError("only GET and POST are answered here");
+  }
   if (request.path == "/v1/ping") return HttpAnswer{.body = "{}"};
   TROUPE_ASSIGN_OR_RETURN(const Route* const route, route_of(request.path));
+  if (route->tells != (request.method == "POST")) return absl::UnimplementedError(absl::StrCat(request.path, " is asked with ", route->tells ? "POST" : "GET"));
   TROUPE_ASSIGN_OR_RETURN(const double patience_s, patience_of(request));
+  const std::chrono::nanoseconds patience(static_cast<std::int64_t>(patience_s * 1e9));
   TROUPE_ASSIGN_OR_RETURN(auto ranks, ranks_of(request, setup_.world));
   const std::string named = value_of(request, "actor");
   if (route->about_an_actor && named.empty()) return absl::InvalidArgumentError(absl::StrCat("whose ", route->path, "? /v1/", route->path, "?actor=RANK/NAME"));
-  const ActorId actor = actor_id(named);
+  ActorId actor = actor_id(named);
   if (route->about_an_actor && actor.rank) ranks = {*actor.rank};
-  const auto replies = ask(question_of(*route, request, actor), ranks, std::chrono::nanoseconds(static_cast<std::int64_t>(patience_s * 1e9)));
+  Question question = question_of(*route, request, actor);
+  if (route->tells) {
+    if (!actor.rank) {
+      TROUPE_ASSIGN_OR_RETURN(actor.rank, rank_of(named, patience));
+    }
+    if (*actor.rank < 0 || *actor.rank >= setup_.world)
+      return absl::NotFoundError(absl::StrCat("there is no actor ", named, ": this job has ranks 0 to ", setup_.world - 1));
+    ranks = {*actor.rank};
+    question.words["rank"] = absl::StrCat(*actor.rank);
+    authority_.sign(question);
+  }
+  const auto replies = ask(question, ranks, patience);
   TROUPE_RETURN_IF_ERROR(refused(replies));
   TROUPE_ASSIGN_OR_RETURN(std::string body, route->view({.card = card_, .list = route->list, .actor = named}, replies));
   return HttpAnswer{.body = std::move(body), .type = route->type};
+}
+
+StatusOr<std::string> Inspector::answer_here(const Question& question) {
+  const auto answered = [&](bool is_authorised) { return actors::answer(setup_.ranks.front(), question, is_authorised); };
+  return changes_something(question) ? authority_.once(question, [&] { return answered(true); }) : answered(false);
+}
+
+// The one that has an actor of that name.
+StatusOr<int> Inspector::rank_of(const std::string& actor, std::chrono::nanoseconds patience) {
+  const auto replies = ask({.verb = "actor", .words = {{"actor", actor}}}, {}, patience);
+  TROUPE_RETURN_IF_ERROR(mailbox_view({.card = card_, .actor = actor}, replies).status());
+  const auto has_it = [](const RankReply& reply) { return reply.status.ok() && reply.text.size() > 2; };
+  return std::ranges::find_if(replies, has_it)->rank;
 }
 
 std::vector<RankReply> Inspector::ask(const Question& question, const std::vector<int>& only, std::chrono::nanoseconds patience) {
@@ -171,7 +250,7 @@ std::vector<RankReply> Inspector::ask(const Question& question, const std::vecto
   const std::lock_guard lock(asking_);
   if (!tree_) {
     for (const auto& rank : setup_.ranks) {
-      if (is_asked(rank.rank.value)) replies.push_back(reply_of(rank.rank.value, actors::answer(rank, question)));
+      if (is_asked(rank.rank.value)) replies.push_back(reply_of(rank.rank.value, actors::answer(rank, question, true)));
     }
     return replies;
   }

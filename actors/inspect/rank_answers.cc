@@ -1,5 +1,6 @@
 #include "actors/inspect/rank_answers.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -16,13 +17,15 @@ bool is_brief(const Question& question) { return question.word("brief") == "1"; 
 // The whole report; brief=1: without lists of messages.
 StatusOr<std::string> report(const RankSources& rank, const Question& question) { return trace::to_json(rank_report(rank), is_brief(question)); }
 
-// The report without its lists.
+// The report without its lists, and how often somebody was refused at this rank's doors.
 StatusOr<std::string> summary(const RankSources& rank, const Question&) {
   trace::RankReport report = rank_report(rank);
   report.snapshot = {.at_ns = report.snapshot.at_ns, .tombstones_dropped = report.snapshot.tombstones_dropped};
   report.collectives.clear();
   report.streams.clear();
-  return trace::to_json(report);
+  std::string text = trace::to_json(report);
+  text.pop_back();
+  return absl::StrCat(text, ",\"refused\":", rank.refused ? rank.refused() : 0, "}");
 }
 
 // One list of it, as list=actors.
@@ -78,17 +81,39 @@ StatusOr<std::string> config(const RankSources& rank, const Question&) {
   return told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// actor=NAME of rank=N is told something; the others answer nothing. {"text": what comes of it, "actor": its row}
+template <actor::Control kWhat>
+StatusOr<std::string> tell(const RankSources& rank, const Question& question) {
+  if (question.word("rank") != absl::StrCat(rank.rank.value)) return "";
+  if (!rank.control) return absl::FailedPreconditionError("the actors of this program cannot be told anything");
+  TROUPE_ASSIGN_OR_RETURN(actor::Controlled told, rank.control(kWhat, question.word("actor")));
+  trace::RankReport report{.rank = rank.rank.value};
+  report.snapshot.actors.push_back(std::move(told.row));
+  const std::string row = trace::rows_to_json(report, "actors", true);
+  return absl::StrCat(R"({"text":)", nlohmann::json(told.text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), R"(,"actor":)", row.substr(1, row.size() - 2), "}");
+}
+
 struct Verb {
   const char* name;
   StatusOr<std::string> (*answer)(const RankSources&, const Question&);
+  bool changes_something = false;
 };
-constexpr Verb kVerbs[] = {{"report", report}, {"summary", summary}, {"rows", rows}, {"actor", actor}, {"config", config}};
+constexpr Verb kVerbs[] = {{"report", report}, {"summary", summary}, {"rows", rows}, {"actor", actor}, {"config", config},
+                           {"pause", tell<actor::Control::kPause>, true},
+                           {"resume", tell<actor::Control::kResume>, true},
+                           {"step", tell<actor::Control::kStep>, true}};
 
 }  // namespace
 
-StatusOr<std::string> answer(const RankSources& rank, const Question& question) {
+bool changes_something(const Question& question) {
+  return std::ranges::any_of(kVerbs, [&](const Verb& verb) { return verb.changes_something && question.verb == verb.name; });
+}
+
+StatusOr<std::string> answer(const RankSources& rank, const Question& question, bool is_authorised) {
   for (const auto& verb : kVerbs) {
-    if (question.verb == verb.name) return verb.answer(rank, question);
+    if (question.verb != verb.name) continue;
+    if (verb.changes_something && !is_authorised) return absl::PermissionDeniedError(absl::StrCat("'", question.verb, "' without authority"));
+    return verb.answer(rank, question);
   }
   return absl::NotFoundError(absl::StrCat("a rank does not know '", question.verb, "'; it knows ",
                                           absl::StrJoin(kVerbs, ", ", [](std::string* out, const Verb& verb) { absl::StrAppend(out, verb.name); })));

@@ -3,9 +3,11 @@
 // stopped, and the report comes without them.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "comm/collective/engine.h"
+#include "runtime/actor/system.h"
 #include "runtime/base/ids.h"
 #include "runtime/trace/registry.h"
 #include "runtime/trace/report.h"
@@ -20,6 +22,9 @@ struct RankSources {
   comm::CollectiveEngine* engine = nullptr;  // null where there is one rank
   const trace::TrainingProbe* training = nullptr;  // where the ledger is
   std::string config{}, plan{};  // the settings as TOML and what the plan says, for people; empty where there are none
+  // One of its actors is told something; empty where they cannot be.
+  std::function<StatusOr<actor::Controlled>(actor::Control, const std::string& actor)> control{};
+  std::function<std::int64_t()> refused{};  // how often somebody was, at its doors; empty: never
 };
 
 trace::RankReport rank_report(const RankSources& sources);

@@ -18,6 +18,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -29,6 +30,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kSocketPathBytesMost = sizeof(sockaddr_un::sun_path) - 1;
 constexpr const char* kCard = ".json";
 constexpr const char* kSocket = ".sock";
+constexpr const char* kToken = ".token";
+constexpr std::size_t kTokenDigits = 64;
 
 std::string folder_from_environment() {
   const auto variable = [](const char* name) {
@@ -88,8 +91,44 @@ StatusOr<std::string> open_runtime_folder() {
   return folder;
 }
 
-StatusOr<PostedCard> PostedCard::post(const std::string& folder, const JobCard& card) {
-  const std::string stem = absl::StrCat(folder, "/", card.job, ".", card.rank), path = stem + kCard, socket = stem + kSocket;
+std::string token_file(const JobCard& card) { return fs::path(card.socket).replace_extension(kToken); }
+
+StatusOr<std::string> read_token(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) {
+    const std::string why = absl::StrCat("cannot read the token in ", path, ": ", std::strerror(errno));
+    return errno == ENOENT ? absl::NotFoundError(why) : absl::FailedPreconditionError(why);
+  }
+  struct stat found{};
+  std::array<char, kTokenDigits + 2> text{};
+  const bool is_file = fstat(file, &found) == 0 && S_ISREG(found.st_mode);
+  const ssize_t bytes = is_file ? read(file, text.data(), text.size()) : 0;
+  close(file);
+  if (is_file && (found.st_mode & 077) != 0)
+    return absl::FailedPreconditionError(absl::StrFormat("%s is open to others (mode %04o); say chmod 600 %s, and take another token if they may have read it", path,
+                                                         found.st_mode & 0777, path));
+  std::string token(text.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
+  absl::StripTrailingAsciiWhitespace(&token);
+  if (token.size() != kTokenDigits || !std::ranges::all_of(token, [](unsigned char c) { return absl::ascii_isxdigit(c); }))
+    return absl::InvalidArgumentError(absl::StrCat(path, " holds no token: that is ", kTokenDigits, " hexadecimal digits, in a file alone"));
+  return token;
+}
+
+namespace {
+
+// Not to be read by anybody else at any time.
+bool write_own_file(const std::string& path, const std::string& text) {
+  unlink(path.c_str());  // of an earlier life of this rank
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) return false;
+  const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  return close(file) == 0 && written;
+}
+
+}  // namespace
+
+StatusOr<PostedCard> PostedCard::post(const std::string& folder, const JobCard& card, const std::string& token) {
+  const std::string stem = absl::StrCat(folder, "/", card.job, ".", card.rank), path = stem + kCard, socket = stem + kSocket, token_path = stem + kToken;
   if (socket.size() > kSocketPathBytesMost)
     return absl::InvalidArgumentError(absl::StrCat(socket, " has ", socket.size(), " bytes, and the name of a unix socket at most ", kSocketPathBytesMost,
                                                    "; set TROUPE_RUNTIME_DIR to a folder with a shorter name"));
@@ -98,23 +137,25 @@ StatusOr<PostedCard> PostedCard::post(const std::string& folder, const JobCard& 
   const int file = open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   const std::string text = card_text(card);
   const bool written = file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0 && write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                       rename(fresh.c_str(), path.c_str()) == 0;
+                       (token.empty() || write_own_file(token_path, token + "\n")) && rename(fresh.c_str(), path.c_str()) == 0;
   if (written) {
     unlink(socket.c_str());  // of an earlier life of this rank
-    return PostedCard(path, socket, file);
+    return PostedCard(path, socket, token_path, file);
   }
   const std::string why = std::strerror(errno);
+  unlink(token_path.c_str());
   unlink(fresh.c_str());
   if (file >= 0) close(file);
   return absl::FailedPreconditionError(absl::StrCat("cannot write ", path, ": ", why));
 }
 
 PostedCard::PostedCard(PostedCard&& other) noexcept
-    : path_(std::move(other.path_)), socket_(std::move(other.socket_)), lock_(std::exchange(other.lock_, -1)) {}
+    : path_(std::move(other.path_)), socket_(std::move(other.socket_)), token_(std::move(other.token_)), lock_(std::exchange(other.lock_, -1)) {}
 
 PostedCard::~PostedCard() {
   if (lock_ < 0) return;
   unlink(socket_.c_str());
+  unlink(token_.c_str());
   unlink(path_.c_str());
   close(lock_);
 }
@@ -125,7 +166,7 @@ std::vector<JobCard> running_cards(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().extension() != kCard) continue;
     if (is_left_over(entry.path())) {
-      fs::remove(fs::path(entry.path()).replace_extension(kSocket), error);
+      for (const char* beside : {kSocket, kToken}) fs::remove(fs::path(entry.path()).replace_extension(beside), error);
       fs::remove(entry.path(), error);
     } else if (JobCard card; read_card(entry.path(), card)) {
       cards.push_back(std::move(card));

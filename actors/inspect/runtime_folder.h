@@ -1,9 +1,10 @@
-// Where the processes of a user's running jobs are found: a folder with a card (JSON) and a socket for each.
+// Where the processes of a user's running jobs are found: a folder with a card (JSON), a socket and the job's token for each.
 //
 // $TROUPE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/troupe, else /tmp/troupe-UID; only its owner may enter. A card is locked (flock) for as long as
 // its process lives: so a dead one is known also when its pid has been given to another, and a stopped one, or one in a container with pids
 // of its own, is not taken for dead.
 // Threads: any. Errors: kFailedPrecondition: somebody else owns the folder or may enter it; kInvalidArgument: its name is too long for a socket's.
+// read_token: kNotFound, kFailedPrecondition, kInvalidArgument; what is in the file is in no message.
 #pragma once
 
 #include <string>
@@ -29,17 +30,23 @@ StatusOr<std::string> open_runtime_folder();
 // This process's card, there as long as this lives.
 class PostedCard {
  public:
-  static StatusOr<PostedCard> post(const std::string& folder, const JobCard& card);
+  // With `token`, if it is not empty, in a file that its owner alone may read.
+  static StatusOr<PostedCard> post(const std::string& folder, const JobCard& card, const std::string& token = {});
   PostedCard(PostedCard&& other) noexcept;
   PostedCard& operator=(PostedCard&&) = delete;
   ~PostedCard();
   const std::string& socket() const { return socket_; }
 
  private:
-  PostedCard(std::string path, std::string socket, int lock) : path_(std::move(path)), socket_(std::move(socket)), lock_(lock) {}
-  std::string path_, socket_;
+  PostedCard(std::string path, std::string socket, std::string token, int lock)
+      : path_(std::move(path)), socket_(std::move(socket)), token_(std::move(token)), lock_(lock) {}
+  std::string path_, socket_, token_;
   int lock_;
 };
+
+// The token in a file that nobody but its owner may read; of a card that was found, in token_file().
+std::string token_file(const JobCard& card);
+StatusOr<std::string> read_token(const std::string& path);
 
 // Of living processes, by start of the job, job and rank. What dead ones have left is removed.
 std::vector<JobCard> running_cards(const std::string& folder);

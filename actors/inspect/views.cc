@@ -61,12 +61,15 @@ json card_of(const JobCard& card) {
 
 StatusOr<std::string> job_view(const Asked& asked, Replies replies) {
   json ranks = json::array(), training;
+  std::int64_t refused = 0;
   for (const auto& reply : replies) {
     const json said = reply.status.ok() ? json::parse(reply.text, nullptr, false) : json::object();
     json row{{"rank", reply.rank}, {"host", ""}, {"pid", 0}, {"answered", reply.status.ok()}};
     if (said.is_object()) {
       row["host"] = said.value("host", "");
       row["pid"] = said.value("pid", 0);
+      row["refused"] = said.value("refused", 0);
+      refused += said.value("refused", std::int64_t{0});
     }
     if (said.is_object() && reply.status.ok()) {
       row["memory_bytes"] = said.value("memory_bytes", std::int64_t{0});
@@ -80,6 +83,7 @@ StatusOr<std::string> job_view(const Asked& asked, Replies replies) {
   view["schema"] = trace::kSchema;
   view["ranks"] = std::move(ranks);
   if (!training.is_null()) view["training"] = std::move(training);
+  view["refused"] = refused;
   return text_of(view);
 }
 
@@ -117,6 +121,15 @@ StatusOr<std::string> mailbox_view(const Asked& asked, Replies replies) {
     return absl::NotFoundError(absl::StrCat("there is no actor ", asked.actor, silent == "[]" ? "" : " in the ranks that answered", "; troupe inspect actors lists them"));
   if (ids.size() > 1) return absl::InvalidArgumentError(absl::StrCat(asked.actor, " is in several ranks: say one of ", absl::StrJoin(ids, ", ")));
   return absl::StrCat("{\"schema\":", trace::kSchema, ",\"job\":", quoted(asked.card.job), ",\"actor\":", found, ",\"unanswered\":", silent, "}");
+}
+
+StatusOr<std::string> told_view(const Asked& asked, Replies replies) {
+  for (const auto& reply : replies) {
+    if (!reply.status.ok()) return reply.status;
+    if (reply.text.empty()) continue;
+    return absl::StrCat("{\"schema\":", trace::kSchema, ",\"job\":", quoted(asked.card.job), ",\"rank\":", reply.rank, ",", reply.text.substr(1));
+  }
+  return absl::NotFoundError(absl::StrCat("there is no actor ", asked.actor));
 }
 
 StatusOr<std::string> waits_view(const Asked&, Replies replies) { return trace::to_json(graph_of(replies)); }

@@ -35,6 +35,7 @@ struct JobSection {
   std::string description;
   double heartbeat_timeout_s = 5.0;  // a process not heard of for so long is gone
   double join_timeout_s = 120.0;     // so long the first process waits until the last has come
+  std::string inspect_listen;        // HOST:PORT; empty: nowhere
 };
 
 struct DeviceSection {

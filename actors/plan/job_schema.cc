@@ -26,6 +26,8 @@ void declare_job_and_device(ConfigSchema& schema, JobConfig& config) {
            "so long a process waits at the start until all others have come; then it ends and names who is missing")
       .between(1, 3600)
       .known_as({"join_timeout", "rendezvous_timeout", "init_timeout"});
+  schema.add("job.inspect_listen", &config.job.inspect_listen,
+             "HOST:PORT where rank 0 can also be looked into, such as 127.0.0.1:7070; other than loopback addresses need the job's token");
 
   schema.describe_section("device", "what computes");
   schema

@@ -97,7 +97,10 @@ class TrainingJob {
     if (engine_) engine_->report(std::move(tell));
   }
   // What this rank does, for who looks inside. From any thread.
-  RankSources sources() const { return {.rank = rank_, .probes = &system_->probes(), .engine = engine_.get(), .training = seen_.get()}; }
+  RankSources sources() {
+    return {.rank = rank_, .probes = &system_->probes(), .engine = engine_.get(), .training = seen_.get(),
+            .control = [this](actor::Control what, const std::string& actor) { return control(what, actor); }};
+  }
   // One actor of this rank pauses, goes on or takes a step. From any thread, at any time.
   StatusOr<actor::Controlled> control(actor::Control what, const std::string& actor);
   // From any thread after start(): somebody else than the transport has heard that a process of the job is gone. The job fails.

@@ -83,6 +83,7 @@ JobWorld::~JobWorld() {
 
 Status JobWorld::enter(const Entry& entry) {
   if (place_.world == 1) {
+    inspection_key_ = random_bytes(kNonceBytes);
     if (entry.ranks == 1) return ok();
     hub_ = std::make_unique<LocalHub>(entry.ranks);
     for (int rank = 0; rank < entry.ranks; ++rank) owned_.push_back(hub_->transport(Rank(rank)));
@@ -108,6 +109,9 @@ Status JobWorld::enter(const Entry& entry) {
     joined_.emplace(*std::move(joined));
     ucx_ = transport.get();
     owned_.push_back(std::move(transport));
+    // From the secret, which may be guessed where a launcher has none (STORE.md), and what the leader draws, which goes over the network.
+    TROUPE_ASSIGN_OR_RETURN(const std::string drawn, from_leader("inspection", leads() ? make_secret() : ""));
+    inspection_key_ = proof_of(place_.secret, absl::StrCat("inspection ", drawn));
     const int nodes = 1 + *std::max_element(node_of_.begin(), node_of_.end());
     if (leads()) log_info(absl::StrCat(place_.world, " processes on ", nodes, nodes == 1 ? " machine" : " machines", ", found by ", place_.found_in));
   }

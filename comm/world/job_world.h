@@ -31,6 +31,9 @@ class JobWorld {
   // What people call this job, eight hexadecimal digits: the same in all its processes, and no help to who wants to know its secret.
   const std::string& job_id() const { return job_id_; }
 
+  // What all processes of this job know and nobody else, for who proves something to an inspector; once this has entered.
+  const std::string& inspection_key() const { return inspection_key_; }
+
   struct Entry {
     int ranks = 1;  // that the program has: as many as there are processes, or all in this one
     double heartbeat_timeout_s = 5;
@@ -66,6 +69,7 @@ class JobWorld {
 
   const Place place_;
   const std::string job_id_;
+  std::string inspection_key_;
   std::optional<Joined> joined_;
   std::unique_ptr<LocalHub> hub_;
   std::vector<std::unique_ptr<Transport>> owned_;

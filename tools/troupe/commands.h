@@ -18,6 +18,7 @@
 #include "tests/bench/program_part.h"
 #include "tests/bench/train.h"
 #include "tools/troupe/launch_job.h"
+#include "tools/troupe/running_jobs.h"
 
 namespace troupe::tool {
 
@@ -84,6 +85,14 @@ struct TopArguments {
   std::string job;  // how its id begins; empty: the only one
 };
 Status top(const TopArguments& arguments);
+
+struct ControlArguments {
+  std::string what;                // pause, resume, step
+  std::vector<std::string> words;  // [JOB] RANK/NAME
+  ContactArguments contact;
+  bool json = false;
+};
+Status control(const ControlArguments& arguments);
 
 struct DataPrepareArguments {
   std::vector<std::string> inputs;

@@ -174,6 +174,21 @@ void declare_top(CLI::App& app, TopArguments& a) {
   app.footer("Keys: Tab the next view, s how it is sorted, / filter, Enter look into an actor, p pause the display, ? help, q quit.");
 }
 
+void declare_contact(CLI::App& app, ContactArguments& a) {
+  app.add_option("--connect", a.connect, "HOST:PORT that the job listens at (job.inspect_listen), instead of a process here");
+  app.add_option("--token-file", a.token_file, "a file with the job's token, instead of the one in the runtime folder")->check(some("a file"));
+}
+
+std::function<void(CLI::App&, ControlArguments&)> declare_control(const char* what) {
+  return [what](CLI::App& app, ControlArguments& a) {
+    a.what = what;
+    app.add_option("actor", a.words, "[JOB] RANK/NAME, or the name alone where one rank has it")->required();
+    app.add_flag("--json", a.json, "the answer, as JSON");
+    declare_contact(app, a.contact);
+    app.footer("JOB is how an id of troupe jobs begins; left out: the only job that runs. Only who may read the job's token can do this.");
+  };
+}
+
 void declare_data_prepare(CLI::App& app, DataPrepareArguments& a) {
   app.add_option("inputs", a.inputs, "files, or folders that are read with all below them")->required();
   app.add_option("--output,-o", a.options.output, "prefix of the corpus: PREFIX.bin, PREFIX.idx, or PREFIX_train.*, PREFIX_validation.*")
@@ -284,6 +299,9 @@ void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& 
   commands.add(app, "jobs", "list the running jobs of this user", jobs, declare_jobs);
   commands.add(app, "inspect", "show what a running job does and waits for", inspect, declare_inspect);
   commands.add(app, "top", "show a running job on a whole screen, again every second", top, declare_top);
+  commands.add(app, "pause", "let an actor of a running job take no more messages; what it has begun goes on", control, declare_control("pause"));
+  commands.add(app, "resume", "let a paused actor go on", control, declare_control("resume"));
+  commands.add(app, "step", "let a paused actor take one message", control, declare_control("step"));
 
   commands.add(app, "dashboard", "a page in the browser that shows a running job", dashboard, declare_dashboard);
 

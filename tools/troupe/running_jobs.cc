@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "actors/inspect/http.h"
 
@@ -47,23 +45,48 @@ StatusOr<RunningJob> running_job(const std::string& id) {
   return absl::InvalidArgumentError(absl::StrCat("several jobs run: say which, as in troupe inspect ", meant.front().card().job, " actors. There are:", listed(meant)));
 }
 
-StatusOr<std::string> ask(const RunningJob& job, const std::string& target, std::chrono::nanoseconds patience) {
+namespace {
+
+StatusOr<const actors::JobCard*> able_to_answer(const RunningJob& job) {
   for (const auto& round : kRounds) {
     for (std::size_t i = 0; i < std::min(job.here.size(), round.processes); ++i) {
-      const actors::HttpPlace place{.socket = job.here[i].socket};
-      if (actors::http_get(place, "/v1/ping", round.patience).ok()) return actors::http_get(place, target, patience);
+      if (actors::http_get({.socket = job.here[i].socket}, "/v1/ping", round.patience).ok()) return &job.here[i];
     }
   }
   return absl::UnavailableError(absl::StrCat("no process of job ", job.card().job, " answers on this machine; is process ", job.card().pid, " stopped?"));
 }
 
-std::string in_query(const std::string& text) {
-  std::string encoded;
-  for (const char c : text) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) encoded += c;
-    else absl::StrAppend(&encoded, "%", absl::BytesToHexString(std::string(1, c)));
+}  // namespace
+
+StatusOr<std::string> ask(const RunningJob& job, const std::string& target, std::chrono::nanoseconds patience) {
+  TROUPE_ASSIGN_OR_RETURN(const auto* card, able_to_answer(job));
+  return actors::http_get({.socket = card->socket}, target, patience);
+}
+
+StatusOr<actors::HttpPlace> contact(const ContactArguments& arguments) {
+  actors::HttpPlace place;
+  if (!arguments.connect.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(place, actors::http_place(arguments.connect, 1));
+  } else {
+    TROUPE_ASSIGN_OR_RETURN(const RunningJob job, running_job(arguments.job));
+    TROUPE_ASSIGN_OR_RETURN(const auto* card, able_to_answer(job));
+    place.socket = card->socket;
   }
-  return encoded;
+  if (!arguments.token_file.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(place.token, actors::read_token(arguments.token_file));
+  }
+  return place;
+}
+
+StatusOr<actors::HttpPlace> contact_with_token(const ContactArguments& arguments) {
+  TROUPE_ASSIGN_OR_RETURN(actors::HttpPlace place, contact(arguments));
+  if (!place.token.empty()) return place;
+  if (place.socket.empty()) {
+    return absl::InvalidArgumentError("whoever tells a job at an address what to do shows its token: --token-file FILE, a copy of JOB.RANK.token in the runtime "
+                                      "folder where the job runs");
+  }
+  TROUPE_ASSIGN_OR_RETURN(place.token, actors::read_token(actors::token_file({.socket = place.socket})));
+  return place;
 }
 
 }  // namespace troupe::tool

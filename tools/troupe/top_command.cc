@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
+#include "actors/inspect/http.h"
 #include "runtime/base/clock.h"
 #include "tools/top/poller.h"
 #include "tools/top/screen.h"
@@ -40,7 +41,7 @@ top::Answer look(const std::string& id, const std::string& opened) {
   if (!job.ok()) return {.frame = job.status(), .ended = absl::IsNotFound(job.status())};
   top::Answer answer{.frame = answer_of(*job, absl::StrCat("/v1/frame?", kPatience)), .opened = opened};
   if (opened.empty() || !answer.frame.ok()) return answer;
-  const std::string query = absl::StrCat("?", kPatience, "&ranks=", opened.substr(0, opened.find('/')), "&actor=", in_query(opened));
+  const std::string query = absl::StrCat("?", kPatience, "&ranks=", opened.substr(0, opened.find('/')), "&actor=", actors::in_query(opened));
   answer.mailbox = answer_of(*job, "/v1/mailbox" + query);
   answer.peek = answer_of(*job, "/v1/peek" + query);
   return answer;

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -38,14 +39,27 @@ actors::Inspector::Setup inspected(const comm::JobWorld& job_world, const Planne
     setup.ranks.back().config = plan::resolved(planned.job);
     setup.ranks.back().plan = plan::describe(planned.plan, planned.cluster);
   }
+  setup.key = job_world.inspection_key();
   if (setup.world > 1) setup.transport = job_world.transports().front();
   setup.world = std::max(setup.world, static_cast<int>(setup.ranks.size()));
   return setup;
 }
 
+// Where this job is to be looked into besides its sockets; empty: nowhere.
+StatusOr<std::string> inspect_address(const plan::JobConfig& job) {
+  const char* variable = std::getenv("TROUPE_INSPECT_LISTEN");
+  const bool is_said_there = variable != nullptr && *variable != '\0';
+  const std::string address = is_said_there ? variable : job.job.inspect_listen;
+  if (address.empty()) return address;
+  if (const auto place = actors::http_place(address); !place.ok())
+    return absl::InvalidArgumentError(absl::StrCat(is_said_there ? "TROUPE_INSPECT_LISTEN: " : "job.inspect_listen: ", std::string(place.status().message())));
+  return address;
+}
+
 Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, SignalWatch& signals) {
   Planned planned;
   TROUPE_ASSIGN_OR_RETURN(planned.job, plan::load_job_config(arguments.config, arguments.overrides));
+  TROUPE_ASSIGN_OR_RETURN(const std::string listen_at, inspect_address(planned.job));
   planned.cluster = cluster_of(job_world.place(), planned.job);
   TROUPE_ASSIGN_OR_RETURN(planned.plan, plan::make_plan(planned.job, planned.cluster, kernels::cpu::table()));
   TROUPE_RETURN_IF_ERROR(plan::ready_to_train(planned.job));
@@ -77,7 +91,11 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
     log_info(absl::StrCat("mfu = flops of a step / ranks / step_s / ", static_cast<std::int64_t>(options.peak_flops_per_s / 1e9),
                           " GFLOP/s, the best matrix product measured now"));
   }
-  const actors::Inspector inspector(inspected(job_world, planned, *ranks));
+  actors::Inspector inspector(inspected(job_world, planned, *ranks));
+  if (job_world.leads() && !listen_at.empty()) {
+    TROUPE_RETURN_IF_ERROR(inspector.listen(listen_at));
+    log_info(absl::StrCat("looked into at ", listen_at, inspector.port() > 0 && listen_at.ends_with(":0") ? absl::StrCat(", which is port ", inspector.port()) : ""));
+  }
   const trace::StateFile state([&ranks] {
     return text_by_rank(*ranks, [&](const trace::Snapshot& snapshot) { return trace::state_text(snapshot, trace::kStateBytesMost / ranks->jobs().size()); });
   });

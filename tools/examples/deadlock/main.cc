@@ -53,7 +53,7 @@ Status run(troupe::comm::JobWorld& world) {
   if (Status status = world.enter({.ranks = ranks}); !status.ok()) return status;
 
   troupe::actors::JobGraph graph(ranks == 1 ? nullptr : world.transports().front());
-  graph.be_inspectable(world.job_id());
+  graph.be_inspectable(world.job_id(), world.inspection_key());
   auto& system = graph.system();
   if (world.leads()) {
     auto& red = system.add<Passer>("red");

@@ -78,7 +78,7 @@ Status run(troupe::comm::JobWorld& world) {
   if (Status status = world.enter({.ranks = 2}); !status.ok()) return status;
 
   troupe::actors::JobGraph graph(world.transports().front());
-  graph.be_inspectable(world.job_id());  // by troupe jobs, troupe inspect
+  graph.be_inspectable(world.job_id(), world.inspection_key());  // by troupe jobs, troupe inspect
   auto& system = graph.system();
   auto& far = graph.far();
   if (world.leads()) {
