@@ -15,12 +15,12 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "actors/inspect/bounded_socket.h"
 
 namespace troupe::actors {
 namespace {
 
 constexpr int kAnyPort = 80;  // httplib wants one, a unix socket has none
-constexpr int kReadTimeoutS = 1;
 const std::string kBearer = "Bearer ";
 
 constexpr struct {
@@ -97,12 +97,40 @@ StatusOr<HttpPlace> http_place(const std::string& text, int least) {
   return place;
 }
 
+namespace {
+
+class Connection final : public httplib::Stream {
+ public:
+  explicit Connection(int socket) : socket_(socket) {}
+  bool is_readable() const override { return socket_.is_readable(); }
+  bool is_writable() const override { return socket_.is_there(); }
+  ssize_t read(char* to, std::size_t most) override { return socket_.read(to, most); }
+  ssize_t write(const char* from, std::size_t bytes) override { return socket_.write(from, bytes); }
+  void get_remote_ip_and_port(std::string&, int&) const override {}
+  void get_local_ip_and_port(std::string&, int&) const override {}
+  socket_t socket() const override { return socket_.socket(); }
+
+ private:
+  mutable BoundedSocket socket_;
+};
+
+// One request a connection; httplib's own would read headers without end, and for as long as a byte a second comes.
+class BoundedServer final : public httplib::Server {
+  bool process_and_close_socket(socket_t socket) override {
+    Connection connection(socket);
+    bool is_closed = false;
+    return process_request(connection, true, is_closed, nullptr);
+  }
+};
+
+}  // namespace
+
 struct HttpServer::Parts {
   void answer(const httplib::Request& asked, httplib::Response& response);
   void stream(const HttpAnswer& answer, httplib::Response& response);
 
   Handler handler;
-  httplib::Server server;
+  BoundedServer server;
   int port = 0;
   std::atomic<int> streams{0};
   std::atomic<bool> ending{false}, ended{false};
@@ -145,10 +173,6 @@ StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const HttpPlace& place,
   if (!place.socket.empty()) server.set_address_family(AF_UNIX);
   server.set_socket_options(may_follow_a_dead_one);
   server.set_tcp_nodelay(place.socket.empty());
-  server.set_keep_alive_max_count(1);
-  server.set_keep_alive_timeout(kReadTimeoutS);
-  server.set_read_timeout(kReadTimeoutS);
-  server.set_write_timeout(kReadTimeoutS);
   server.new_task_queue = [] { return new httplib::ThreadPool(kHandlersMost + kStreamsMost); };
   server.set_pre_routing_handler([parts = parts.get()](const httplib::Request& asked, httplib::Response& response) {
     parts->answer(asked, response);

@@ -4,7 +4,8 @@
 // SIGPIPE does to the process stays as it was. The clients by any. Owns: the server its threads and the socket's name.
 // Errors: kUnavailable: nobody listens or answers in time, an address that cannot be had; an answer that is not 200: its text, with the code that
 //         kCodes in http.cc has for it.
-// Limits: kHandlersMost requests at a time, the others wait; beyond them kStreamsMost endless answers, the next is refused; who says nothing is cut off after a second.
+// Limits: kHandlersMost requests at a time, the others wait; beyond them kStreamsMost endless answers, the next is refused; who says nothing is cut off after a second, and
+//         whatever a request is, it is over soon (bounded_socket.h).
 #pragma once
 
 #include <chrono>

@@ -69,6 +69,7 @@ struct InspectArguments {
   std::string top;                 // depth, age, busy
   int rank = -1;                   // of this only
   double patience_s = 1;           // ranks may take to answer
+  ContactArguments contact;        // its job is among the words
 };
 Status inspect(const InspectArguments& arguments);
 

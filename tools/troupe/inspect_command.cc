@@ -46,15 +46,18 @@ StatusOr<Wanted> parsed(std::vector<std::string> words) {
 Status inspect(const InspectArguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(const Wanted what, parsed(arguments.words));
   if (!arguments.top.empty() && what.view != "actors") return absl::InvalidArgumentError("inspect: --top sorts actors only");
-  TROUPE_ASSIGN_OR_RETURN(const RunningJob job, running_job(what.job));
+  if (!what.job.empty() && !arguments.contact.connect.empty()) return absl::InvalidArgumentError(absl::StrCat("inspect: --connect says which job; leave out ", what.job));
+  ContactArguments how = arguments.contact;
+  how.job = what.job;
+  TROUPE_ASSIGN_OR_RETURN(const actors::HttpPlace place, contact(how));
   std::string target = absl::StrCat("/v1/", what.view, "?patience_s=", arguments.patience_s);
   if (arguments.rank >= 0) absl::StrAppend(&target, "&ranks=", arguments.rank);
   if (!what.actor.empty()) absl::StrAppend(&target, "&actor=", actors::in_query(what.actor));
   if (!arguments.json && what.view != "mailbox") absl::StrAppend(&target, "&brief=1");
   const auto patience = kBesidePatience + std::chrono::nanoseconds(static_cast<std::int64_t>(arguments.patience_s * 1e9));
-  TROUPE_ASSIGN_OR_RETURN(const std::string text, ask(job, target, patience));
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, actors::http_get(place, target, patience));
   auto answer = json::parse(text, nullptr, false);
-  if (!answer.is_object()) return absl::DataLossError(absl::StrCat("job ", job.card().job, " answered no JSON: does it run another version?"));
+  if (!answer.is_object()) return absl::DataLossError("the job answered no JSON: does it run another version?");
   if (!arguments.top.empty()) sort_actors(answer["actors"], arguments.top);
   std::printf("%s", (arguments.json ? answer.dump(2, ' ', false, json::error_handler_t::replace) + "\n" : inspect_text(what.view, answer)).c_str());
   return ok();

@@ -143,6 +143,11 @@ void declare_generate(CLI::App& app, GenerateArguments& a) {
 
 void declare_jobs(CLI::App& app, JobsArguments& a) { app.add_flag("--json", a.json, "as JSON"); }
 
+void declare_contact(CLI::App& app, ContactArguments& a) {
+  app.add_option("--connect", a.connect, "HOST:PORT that the job listens at (job.inspect_listen), instead of a process here");
+  app.add_option("--token-file", a.token_file, "a file with the job's token, instead of the one in the runtime folder")->check(some("a file"));
+}
+
 void declare_inspect(CLI::App& app, InspectArguments& a) {
   app.add_option("what", a.words, "[JOB] job | actors | mailbox NAME | edges | waits | collectives | config")->required();
   app.add_flag("--json", a.json, "all there is, as JSON");
@@ -153,6 +158,7 @@ void declare_inspect(CLI::App& app, InspectArguments& a) {
         double value = 0;
         return absl::SimpleAtod(text, &value) && value >= 0.01 && value <= 10;
       }));
+  declare_contact(app, a.contact);
   app.footer("JOB is how an id of troupe jobs begins; left out: the only job that runs.");
 }
 
@@ -172,11 +178,6 @@ void declare_dashboard(CLI::App& app, DashboardArguments& a) {
 void declare_top(CLI::App& app, TopArguments& a) {
   app.add_option("job", a.job, "how an id of troupe jobs begins; left out: the only job that runs");
   app.footer("Keys: Tab the next view, s how it is sorted, / filter, Enter look into an actor, p pause the display, ? help, q quit.");
-}
-
-void declare_contact(CLI::App& app, ContactArguments& a) {
-  app.add_option("--connect", a.connect, "HOST:PORT that the job listens at (job.inspect_listen), instead of a process here");
-  app.add_option("--token-file", a.token_file, "a file with the job's token, instead of the one in the runtime folder")->check(some("a file"));
 }
 
 std::function<void(CLI::App&, ControlArguments&)> declare_control(const char* what) {
