@@ -85,7 +85,9 @@ StatusOr<actors::HttpPlace> contact_with_token(const ContactArguments& arguments
     return absl::InvalidArgumentError("whoever tells a job at an address what to do shows its token: --token-file FILE, a copy of JOB.RANK.token in the runtime "
                                       "folder where the job runs");
   }
-  TROUPE_ASSIGN_OR_RETURN(place.token, actors::read_token(actors::token_file({.socket = place.socket})));
+  actors::JobCard card;
+  card.socket = place.socket;
+  TROUPE_ASSIGN_OR_RETURN(place.token, actors::read_token(actors::token_file(card)));
   return place;
 }
 

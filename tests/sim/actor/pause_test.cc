@@ -81,7 +81,9 @@ struct PauseTrial {
   }
   trace::ActorRow row(const std::string& name) {
     const auto probe = world.system().probes().find(name);
-    return probe ? probe->row(world.system().probes().texts()) : trace::ActorRow{.state = trace::State::kEnded};
+    trace::ActorRow gone;
+    gone.state = trace::State::kEnded;
+    return probe ? probe->row(world.system().probes().texts()) : gone;
   }
   bool ended() { return SimWorld::has_ended(world.system()); }
   void expect_counts_add_up() {
