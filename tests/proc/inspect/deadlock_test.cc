@@ -20,7 +20,7 @@ std::vector<std::vector<std::string>> commands_of_readme() {
   std::vector<std::vector<std::string>> commands;
   bool in_section = false;
   for (std::string line; std::getline(readme, line);) {
-    if (line.starts_with("## ")) in_section = line == "## Look inside";
+    if (line.starts_with("##")) in_section = line == "## Look inside";
     const std::string prefix = "build/release/troupe ";
     if (!in_section || !line.starts_with(prefix + "inspect") ) continue;
     std::istringstream words(line.substr(prefix.size(), line.find('#') - prefix.size()));
