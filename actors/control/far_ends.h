@@ -9,6 +9,7 @@
 
 #include "actors/control/far_wire.h"
 #include "runtime/actor/system.h"
+#include "runtime/trace/rank_trace.h"
 
 namespace troupe::actors {
 
@@ -38,12 +39,14 @@ class FarSender final : public actor::Actor, private FarEnd {
   void started() override {
     held_.resize(static_cast<std::size_t>(in.credits()));
     slots_ = std::vector<Slot>(held_.size());
+    frame_ = name_for(trace::kFrameOut);
     begun_.store(true, std::memory_order_release);
   }
   void take(actor::Delivery<T> delivery) {
     const int at = delivery.credit.slot();
     auto& held = held_[static_cast<std::size_t>(at)];
     held = std::move(delivery);
+    probe().mark(frame_, static_cast<std::int64_t>(held.sequence));
     auto header = FarWire::header_of(*this, at);
     FieldWriter write(header);
     write(held.sequence);
@@ -103,6 +106,7 @@ class FarSender final : public actor::Actor, private FarEnd {
   std::vector<actor::Delivery<T>> held_;  // by slot
   std::vector<Slot> slots_;
   std::atomic<bool> begun_{false};        // slots_ are there
+  trace::Name frame_;
 };
 
 // Stands for the sender in the receiver's process. Every slot that is not on its way through this process is lent to the sender, and so
@@ -132,6 +136,7 @@ class FarReceiver final : public actor::Actor, private FarEnd {
     TROUPE_CHECK(out.credits() == static_cast<int>(slots_.size()))
         << name() << " was made for " << slots_.size() << " credits and is connected with " << out.credits();
     while (out.ready()) keep(out.take());
+    frame_ = name_for(trace::kFrameIn);
   }
   actor::OutSlot& keep(actor::OutSlot slot) {
     auto& kept = slots_[static_cast<std::size_t>(slot.index)];
@@ -182,6 +187,7 @@ class FarReceiver final : public actor::Actor, private FarEnd {
         tensor_of(arrived) = buffers_[static_cast<std::size_t>(slot)];
         arrived.ready = wire_.reached();
       }
+      probe().mark(frame_, static_cast<std::int64_t>(sequence));
       out.send(slots_[static_cast<std::size_t>(slot)], std::move(arrived));
       ++next_sent_;
     }
@@ -221,6 +227,7 @@ class FarReceiver final : public actor::Actor, private FarEnd {
   std::uint64_t next_arrival_ = 0;             // of the progress thread
   std::map<std::uint64_t, Fetched> early_;     // fetched, one before them is not
   std::uint64_t next_sent_ = 0;
+  trace::Name frame_;
 };
 
 }  // namespace troupe::actors

@@ -1,16 +1,22 @@
 #include "actors/inspect/rank_answers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "actors/inspect/runtime_folder.h"
 #include "runtime/base/toml.h"
 #include "runtime/trace/json.h"
+#include "runtime/trace/rank_trace.h"
 
 namespace troupe::actors {
 namespace {
+
+constexpr double kTraceS = 10, kTraceMostS = 3600;
 
 bool is_brief(const Question& question) { return question.word("brief") == "1"; }
 
@@ -93,12 +99,48 @@ StatusOr<std::string> tell(const RankSources& rank, const Question& question) {
   return absl::StrCat(R"({"text":)", nlohmann::json(told.text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), R"(,"actor":)", row.substr(1, row.size() - 2), "}");
 }
 
+// A word that is a number of seconds, `otherwise` without.
+StatusOr<double> seconds_of(const Question& question, const std::string& key, double otherwise, double most) {
+  double seconds = otherwise;
+  const std::string text = question.word(key);
+  if (text.empty() || (absl::SimpleAtod(text, &seconds) && seconds >= 0 && seconds <= most)) return seconds;
+  return absl::InvalidArgumentError(absl::StrCat(key, " = ", text, " is not a number from 0 to ", most));
+}
+
+// What the rings hold of the last last_s=10 seconds, or since since_unix_s by the clock of this host.
+StatusOr<std::string> trace_of(const RankSources& rank, const Question& question) {
+  TROUPE_ASSIGN_OR_RETURN(double last_s, seconds_of(question, "last_s", kTraceS, kTraceMostS));
+  TROUPE_ASSIGN_OR_RETURN(const double since_s, seconds_of(question, "since_unix_s", 0, 1e11));
+  const trace::BothClocks now = trace::both_clocks(rank.probes->ticks());
+  if (since_s > 0) last_s = std::clamp(now.unix_s - since_s, 0.0, kTraceMostS);
+  trace::RankTrace trace = trace::rank_trace(*rank.probes, now.probe_ns - std::llround(last_s * 1e9));
+  trace.rank = rank.rank.value;
+  trace.host = this_host();
+  return trace::to_json(trace);
+}
+
+// The actor called actor=NAME with its last events, those from number since=0 on; "null" without. One that ended is shown, too, as long as
+// it has a tombstone.
+StatusOr<std::string> peek(const RankSources& rank, const Question& question) {
+  std::uint64_t since = 0;
+  if (const std::string text = question.word("since"); !text.empty() && !absl::SimpleAtoi(text, &since))
+    return absl::InvalidArgumentError(absl::StrCat("since = ", text, " is no number of an event"));
+  const auto probe = rank.probes->find_any(question.word("actor"));
+  if (probe == nullptr) return "null";
+  trace::RankReport report{.rank = rank.rank.value};
+  report.snapshot.actors.push_back(probe->row(rank.probes->texts()));
+  const auto events = probe->events_since(since, rank.probes->texts());
+  const std::string rows = trace::rows_to_json(report, "actors");  // a list of one
+  return absl::StrCat("{\"actor\":", rows.substr(1, rows.size() - 2), ",\"events\":", trace::events_to_json(events.rows, rank.probes->ticks().now_ns()),
+                      ",\"next\":", events.next, ",\"lost\":", events.lost, "}");
+}
+
 struct Verb {
   const char* name;
   StatusOr<std::string> (*answer)(const RankSources&, const Question&);
   bool changes_something = false;
 };
-constexpr Verb kVerbs[] = {{"report", report}, {"summary", summary}, {"rows", rows}, {"actor", actor}, {"config", config},
+constexpr Verb kVerbs[] = {{"report", report}, {"summary", summary}, {"rows", rows}, {"actor", actor}, {"config", config}, {"trace", trace_of}, {"peek", peek},
                            {"pause", tell<actor::Control::kPause>, true},
                            {"resume", tell<actor::Control::kResume>, true},
                            {"step", tell<actor::Control::kStep>, true}};

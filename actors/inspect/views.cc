@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/trace/json.h"
 #include "runtime/trace/prometheus.h"
+#include "runtime/trace/straggler.h"
 #include "runtime/trace/waits.h"
 
 namespace troupe::actors {
@@ -49,6 +50,12 @@ std::vector<trace::RankReport> reports_of(Replies replies) {
     else if (auto report = trace::rank_report_from_json(reply.text); report.ok()) reports.push_back(*std::move(report));
   }
   return reports;
+}
+
+std::string straggler_text(const std::vector<trace::RankReport>& reports) {
+  const auto found = trace::find_straggler(reports);
+  if (!found) return "null";
+  return text_of({{"rank", found->rank}, {"step_busy_s", found->step_busy_s}, {"median_s", found->median_s}, {"ratio", found->ratio()}});
 }
 
 trace::WaitGraph graph_of(Replies replies) { return trace::wait_graph(reports_of(replies)); }
@@ -93,8 +100,9 @@ StatusOr<std::string> ranks_view(const Asked& asked, Replies replies) {
 
 StatusOr<std::string> frame_view(const Asked& asked, Replies replies) {
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const auto reports = reports_of(replies);
   return absl::StrCat("{\"schema\":", trace::kSchema, ",\"at_unix_s\":", text_of(json(now_s)), ",\"job\":", text_of(card_of(asked.card)),
-                      ",\"ranks\":", reports_text(replies), ",\"waits\":", trace::to_json(graph_of(replies)), "}");
+                      ",\"ranks\":", reports_text(replies), ",\"waits\":", trace::to_json(trace::wait_graph(reports)), ",\"straggler\":", straggler_text(reports), "}");
 }
 
 StatusOr<std::string> rows_view(const Asked& asked, Replies replies) {
@@ -130,6 +138,42 @@ StatusOr<std::string> told_view(const Asked& asked, Replies replies) {
     return absl::StrCat("{\"schema\":", trace::kSchema, ",\"job\":", quoted(asked.card.job), ",\"rank\":", reply.rank, ",", reply.text.substr(1));
   }
   return absl::NotFoundError(absl::StrCat("there is no actor ", asked.actor));
+}
+
+StatusOr<std::string> peek_view(const Asked& asked, Replies replies) {
+  std::vector<std::string> ids;
+  std::string found;
+  for (const auto& reply : replies) {
+    if (!reply.status.ok() || !reply.text.starts_with('{') || reply.text == "{}") continue;
+    ids.push_back(absl::StrCat(reply.rank, "/", asked.actor));
+    found = reply.text;
+  }
+  const std::string silent = unanswered(replies);
+  if (ids.empty())
+    return absl::NotFoundError(absl::StrCat("there is no actor ", asked.actor, silent == "[]" ? "" : " in the ranks that answered", "; troupe inspect actors lists them"));
+  if (ids.size() > 1) return absl::InvalidArgumentError(absl::StrCat(asked.actor, " is in several ranks: say one of ", absl::StrJoin(ids, ", ")));
+  return absl::StrCat("{\"schema\":", trace::kSchema, ",\"job\":", quoted(asked.card.job), ",", found.substr(1, found.size() - 2), ",\"unanswered\":", silent, "}");
+}
+
+StatusOr<std::string> trace_view(const Asked& asked, Replies replies) {
+  std::string ranks;
+  for (const auto& reply : replies) {
+    if (reply.status.ok()) absl::StrAppend(&ranks, ranks.empty() ? "" : ",", reply.text);
+  }
+  return absl::StrCat("{\"schema\":", trace::kSchema, ",\"job\":", quoted(asked.card.job), ",\"ranks\":[", ranks, "],\"unanswered\":", unanswered(replies), "}");
+}
+
+StatusOr<std::string> compute_view(const Asked& asked, Replies replies) {
+  const auto reports = reports_of(replies);
+  json ranks = json::array();
+  for (const auto& report : reports) {
+    for (const auto& stream : report.streams) {
+      if (stream.kind == "compute")
+        ranks.push_back({{"rank", report.rank}, {"busy_ratio", stream.busy_ratio}, {"step_busy_s", static_cast<double>(stream.step_busy_ns) / 1e9}});
+    }
+  }
+  return absl::StrCat("{\"schema\":", trace::kSchema, ",\"job\":", quoted(asked.card.job), ",\"ranks\":", text_of(ranks), ",\"straggler\":", straggler_text(reports),
+                      ",\"unanswered\":", unanswered(replies), "}");
 }
 
 StatusOr<std::string> waits_view(const Asked&, Replies replies) { return trace::to_json(graph_of(replies)); }

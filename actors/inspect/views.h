@@ -30,6 +30,9 @@ StatusOr<std::string> frame_view(const Asked& asked, Replies replies);    // [re
 StatusOr<std::string> rows_view(const Asked& asked, Replies replies);     // [rows]
 StatusOr<std::string> mailbox_view(const Asked& asked, Replies replies);  // [actor]
 StatusOr<std::string> told_view(const Asked& asked, Replies replies);     // [pause, resume, step]
+StatusOr<std::string> peek_view(const Asked& asked, Replies replies);     // [peek]
+StatusOr<std::string> trace_view(const Asked& asked, Replies replies);    // [trace]
+StatusOr<std::string> compute_view(const Asked& asked, Replies replies);  // [report]
 StatusOr<std::string> waits_view(const Asked& asked, Replies replies);    // [report]
 StatusOr<std::string> config_view(const Asked& asked, Replies replies);   // [config], of the first that has any: it is the same on all
 StatusOr<std::string> metrics_view(const Asked& asked, Replies replies);  // [report], for Prometheus

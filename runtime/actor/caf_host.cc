@@ -85,6 +85,7 @@ void post_parcel(Cell& to, const Parcel& parcel, Lane lane, const Actor* from) {
   // The sender's thread takes the receiver's turn into its own queue, unless the receiver belongs to another
   // System.
   const Host* sender = from != nullptr && from->cell_->core == to.core ? from->cell_->host : nullptr;
+  if (sender != nullptr) element->sender = from->probe().id();
   to.host->enqueue(std::move(owned), sender != nullptr ? sender->running_on() : nullptr);
 }
 
@@ -187,7 +188,7 @@ caf::invoke_message_result Host::consume(caf::mailbox_element& element) {
       const std::uint64_t begun = probe.begin_handling(type.index, ours.sent_at);
       if (type.arrive != nullptr) type.arrive(actor, ours.payload());
       guarded(type.name, [&] { entry->method.invoke(actor, entry->method, ours.payload()); });
-      probe.end_handling(type.index, entry->slot, begun);
+      probe.end_handling(type.index, entry->slot, begun, trace::Probe::origin(ours.sent_at, ours.sender));
     } else {
       probe.end_without_handler(type.index);
       end(Status(absl::StatusCode::kInternal,

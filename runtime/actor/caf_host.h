@@ -36,6 +36,7 @@ class Element final : public caf::mailbox_element {
   void make_urgent() { mid = caf::message_id{kMark}; }
 
   trace::Probe* probe = nullptr;  // of the receiver, once it is on its way
+  std::uint32_t sender = 0;       // its probe's id, of the same System
   Stage stage = Stage::kNew;
   std::uint64_t sent_at = 0;      // on the probe's time, once it is in the mailbox
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/trace/report_fields.h"
+#include "runtime/trace/trace_fields.h"
 #include "runtime/trace/waits.h"
 
 namespace troupe::trace {
@@ -312,6 +313,37 @@ StatusOr<RankReport> rank_report_from_json(std::string_view text) {
   fields(reader, report);
   TROUPE_RETURN_IF_ERROR(status);
   return report;
+}
+
+std::string to_json(const RankTrace& trace) {
+  std::string text;
+  Writer(text, false).object(trace);
+  return text;
+}
+
+StatusOr<RankTrace> rank_trace_from_json(std::string_view text) {
+  const Parsed json = Parsed::parse(text, nullptr, false);
+  if (!json.is_object()) return absl::InvalidArgumentError(absl::StrCat("rank trace: ", text.size(), " bytes that are no JSON object"));
+  Status status;
+  Reader reader(json, status);
+  RankTrace trace;
+  fields(reader, trace);
+  TROUPE_RETURN_IF_ERROR(status);
+  return trace;
+}
+
+std::string events_to_json(const std::vector<EventRow>& events, std::int64_t now_ns) {
+  Json list = Json::array();
+  for (const auto& event : events) {
+    list.push_back({{"kind", key(event.kind)},
+                    {"text", event.text},
+                    {"at_s", in_seconds(event.at_ns)},
+                    {"age_s", in_seconds(std::max<std::int64_t>(0, now_ns - event.at_ns - event.duration_ns))},
+                    {"duration_s", in_seconds(event.duration_ns)},
+                    {"number", event.number},
+                    {"from", event.from}});
+  }
+  return dump(list);
 }
 
 std::string to_json(const WaitGraph& graph) {

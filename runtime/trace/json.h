@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/base/status.h"
+#include "runtime/trace/rank_trace.h"
 #include "runtime/trace/report.h"
 
 namespace troupe::trace {
@@ -16,5 +17,9 @@ std::string to_json(const RankReport& report, bool brief = false);
 // One list of a report, as "actors", with the rank in each row; empty if there is no such list.
 std::string rows_to_json(const RankReport& report, std::string_view list, bool brief = false);
 StatusOr<RankReport> rank_report_from_json(std::string_view text);
+std::string to_json(const RankTrace& trace);
+StatusOr<RankTrace> rank_trace_from_json(std::string_view text);
+// An actor's last events as a list, each with its age.
+std::string events_to_json(const std::vector<EventRow>& events, std::int64_t now_ns);
 
 }  // namespace troupe::trace

@@ -92,6 +92,22 @@ const char* key(DeadReason reason) {
   return "?";
 }
 
+const char* key(EventKind kind) {
+  switch (kind) {
+    case EventKind::kHandled:
+      return "handled";
+    case EventKind::kState:
+      return "state";
+    case EventKind::kMark:
+      return "mark";
+    case EventKind::kDeadLetter:
+      return "dead_letter";
+    case EventKind::kEnded:
+      return "ended";
+  }
+  return "?";
+}
+
 Probe::Probe(std::string name, Ticks ticks) : name_(std::move(name)) { set_ticks(ticks); }
 
 int Probe::add_type(std::uint32_t type) {
@@ -156,7 +172,7 @@ std::int64_t Probe::absolute_ns(std::uint64_t packed_ticks) const {
   return ticks_.ns(now - ((now - packed_ticks) & Ticks::kMask));
 }
 
-EventRow Probe::event_row(std::uint64_t when, std::uint64_t what, const Texts& texts) const {
+EventRow Probe::event_row(std::uint64_t when, std::uint64_t what, std::uint64_t origin, const Texts& texts) const {
   EventRow row;
   row.kind = static_cast<EventKind>(what >> 56);
   row.at_ns = absolute_ns(ticks_of(when));
@@ -167,6 +183,9 @@ EventRow Probe::event_row(std::uint64_t when, std::uint64_t what, const Texts& t
       row.text = texts.type(low_of(when));
       row.duration_ns = ticks_.ns(what & 0xffffffffu);
       row.number = static_cast<std::int64_t>(what >> 32 & 0xffff);
+      if (origin == 0) break;
+      row.from = texts.actor(low_of(origin));
+      row.sent_ns = absolute_ns(ticks_of(origin));
       break;
     case EventKind::kState:
       row.text = trace::name(static_cast<State>(low_of(when)));
@@ -187,24 +206,31 @@ EventRow Probe::event_row(std::uint64_t when, std::uint64_t what, const Texts& t
   return row;
 }
 
-Probe::Events Probe::events_since(std::uint64_t since, const Texts& texts) const {
+Probe::Events Probe::events_since(std::uint64_t since, const Texts& texts, std::int64_t after_ns) const {
   Events result;
   const std::uint64_t end = events_written_.load(std::memory_order_acquire);
   std::uint64_t begin = std::max(since, end > kEvents ? end - kEvents : 0);
   struct Raw {
-    std::uint64_t when, what;
+    std::uint64_t when, what, origin;
   };
   std::vector<Raw> raw;
   raw.reserve(static_cast<std::size_t>(end > begin ? end - begin : 0));
   for (std::uint64_t i = begin; i < end; ++i) {
     const auto& event = events_[i % kEvents];
-    raw.push_back({event.when.load(std::memory_order_acquire), event.what.load(std::memory_order_acquire)});
+    raw.push_back({event.when.load(std::memory_order_acquire), event.what.load(std::memory_order_acquire),
+                   event.origin.load(std::memory_order_acquire)});
   }
   // What the writer has begun to overwrite meanwhile may be torn: leave it out.
   const std::uint64_t begun = events_begun_.load(std::memory_order_acquire);
   const std::uint64_t intact = begun > kEvents ? begun - kEvents : 0;
+  const auto ended_ns = [this](const Raw& event) {
+    const bool has_duration = static_cast<EventKind>(event.what >> 56) == EventKind::kHandled;
+    return absolute_ns(ticks_of(event.when)) + (has_duration ? ticks_.ns(event.what & 0xffffffffu) : 0);
+  };
   for (std::uint64_t i = begin; i < end; ++i) {
-    if (i >= intact) result.rows.push_back(event_row(raw[i - begin].when, raw[i - begin].what, texts));
+    const Raw& event = raw[i - begin];
+    if (i < intact || (result.rows.empty() && after_ns != INT64_MIN && ended_ns(event) <= after_ns)) continue;
+    result.rows.push_back(event_row(event.when, event.what, event.origin, texts));
   }
   begin = std::max(begin, std::min(intact, end));
   result.next = std::max(end, since);

@@ -35,6 +35,7 @@ struct Name {
 struct Texts {
   std::function<std::string(Name)> name;
   std::function<std::string(std::uint32_t)> type;
+  std::function<std::string(std::uint32_t)> actor = [](std::uint32_t) { return std::string(); };  // by Probe::id
 };
 
 class Probe {
@@ -57,6 +58,8 @@ class Probe {
     stamps_[at % kStamps].store(pack(now, type + 1), std::memory_order_relaxed);
     return now;
   }
+  // What end_handling is told of a message's origin: when it was sent (as sent() gave it), and its sender's id; 0 where that is not known.
+  static std::uint64_t origin(std::uint64_t sent_at, std::uint32_t sender) { return sender == 0 || sent_at == kNotKnown ? 0 : pack(sent_at, sender); }
   void dead_letter(std::uint32_t type, DeadReason reason);
 
   // --- written by the actor ---
@@ -77,7 +80,7 @@ class Probe {
     }
     return now;
   }
-  void end_handling(std::uint32_t type, int slot, std::uint64_t begun) {
+  void end_handling(std::uint32_t type, int slot, std::uint64_t begun, std::uint64_t origin = 0) {
     if constexpr (!kProbes) return;
     const std::uint64_t spent = ticks_.now() - begun;
     auto& counts = types_[static_cast<std::size_t>(slot)];
@@ -88,7 +91,7 @@ class Probe {
     const std::uint64_t depth =
         sent_.load(std::memory_order_relaxed) - handled_.load(std::memory_order_relaxed);
     write_event(EventKind::kHandled, begun, type,
-                (depth < 0xffff ? depth : 0xffff) << 32 | (spent < 0xffffffffu ? spent : 0xffffffffu));
+                (depth < 0xffff ? depth : 0xffff) << 32 | (spent < 0xffffffffu ? spent : 0xffffffffu), origin);
     handling_.store(0, std::memory_order_relaxed);
   }
   // A message that had no handler: neither handled nor waiting any more.
@@ -100,6 +103,9 @@ class Probe {
   void mark(Name what, std::int64_t number = -1);
   void ended();
   void restarted() { bump(restarts_, 1); }
+  // By which messages say who sent them; 0, and those above kMaxId, are not told. Before anybody reads.
+  static constexpr std::uint32_t kMaxId = (1u << 12) - 1;
+  void set_id(std::uint32_t id) { id_ = id <= kMaxId ? id : 0; }
   void rename(std::string name) { name_ = std::move(name); }  // before anybody reads
   void set_ticks(Ticks ticks) {                               // before anybody writes; the state is as old as that
     ticks_ = ticks;
@@ -111,6 +117,7 @@ class Probe {
 
   // --- read by anybody ---
   const std::string& name() const { return name_; }
+  std::uint32_t id() const { return id_; }
   const Ticks& ticks() const { return ticks_; }
   std::int64_t sent_count() const { return static_cast<std::int64_t>(sent_.load(std::memory_order_acquire)); }
   std::int64_t handled_count() const {
@@ -129,8 +136,8 @@ class Probe {
     std::uint64_t next = 0;  // give this to the next call
     std::int64_t lost = 0;   // overwritten between `since` and the first row
   };
-  // The events from number `since` on that the ring still holds, oldest first.
-  Events events_since(std::uint64_t since, const Texts& texts) const;
+  // The events from number `since` on that the ring still holds and that ended after `after_ns`, oldest first.
+  Events events_since(std::uint64_t since, const Texts& texts, std::int64_t after_ns = INT64_MIN) const;
 
  private:
   struct TypeCounts {
@@ -145,6 +152,7 @@ class Probe {
   struct Event {
     std::atomic<std::uint64_t> when{0};  // packed ticks and type (kHandled, kDeadLetter) or state (kState)
     std::atomic<std::uint64_t> what{0};  // kind in the upper 8 bits; then see write_event's callers
+    std::atomic<std::uint64_t> origin{0};  // of kHandled: packed ticks and the sender's id; 0 unknown
   };
   static std::uint64_t pack(std::uint64_t ticks, std::uint64_t twelve_bits) {
     return (ticks & Ticks::kMask) << 12 | twelve_bits;
@@ -157,18 +165,20 @@ class Probe {
     counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_release);
   }
   void count(TimeCounts& times, std::uint64_t ticks) { bump(times[static_cast<std::size_t>(ticks_.bucket(ticks))], 1); }
-  void write_event(EventKind kind, std::uint64_t ticks, std::uint64_t low, std::uint64_t what) {
+  void write_event(EventKind kind, std::uint64_t ticks, std::uint64_t low, std::uint64_t what, std::uint64_t origin = 0) {
     const std::uint64_t at = events_written_.load(std::memory_order_relaxed);
     events_begun_.store(at + 1, std::memory_order_relaxed);
     auto& event = events_[at % kEvents];
     event.when.store(pack(ticks, low), std::memory_order_release);
     event.what.store(static_cast<std::uint64_t>(kind) << 56 | what, std::memory_order_release);
+    event.origin.store(origin, std::memory_order_release);
     events_written_.store(at + 1, std::memory_order_release);
   }
-  EventRow event_row(std::uint64_t when, std::uint64_t what, const Texts& texts) const;
+  EventRow event_row(std::uint64_t when, std::uint64_t what, std::uint64_t origin, const Texts& texts) const;
   std::int64_t absolute_ns(std::uint64_t packed_ticks) const;
 
   std::string name_;
+  std::uint32_t id_ = 0;
   Ticks ticks_;
 
   alignas(64) std::atomic<std::uint64_t> sent_{0};  // senders' line

@@ -13,6 +13,11 @@ ProbeRegistry::ProbeRegistry(std::function<std::string(std::uint32_t)> type_name
     std::lock_guard lock(mutex_);
     return name.id < names_.size() ? names_[name.id] : std::string();
   };
+  texts_.actor = [this](std::uint32_t id) {
+    std::lock_guard lock(mutex_);
+    return id < actors_.size() ? actors_[id] : std::string();
+  };
+  actors_.emplace_back();
   names_.emplace_back();
   last_words_ = add_last_words([this] { print_last_events(8); });
 }
@@ -22,6 +27,10 @@ ProbeRegistry::~ProbeRegistry() { remove_last_words(last_words_); }
 void ProbeRegistry::add(std::shared_ptr<Probe> probe) {
   std::lock_guard lock(mutex_);
   order_of_[probe.get()] = next_order_;
+  if (actors_.size() <= Probe::kMaxId) {
+    probe->set_id(static_cast<std::uint32_t>(actors_.size()));
+    actors_.push_back(probe->name());
+  }
   live_.emplace(next_order_++, std::move(probe));
 }
 
@@ -108,6 +117,23 @@ std::shared_ptr<const Probe> ProbeRegistry::find(const std::string& name) const 
   return nullptr;
 }
 
+std::vector<std::shared_ptr<const Probe>> ProbeRegistry::probes() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<const Probe>> all;
+  for (const auto& grave : graves_) all.push_back(grave.probe);
+  for (const auto& [order, probe] : live_) all.push_back(probe);
+  return all;
+}
+
+std::shared_ptr<const Probe> ProbeRegistry::find_any(const std::string& name) const {
+  if (auto living = find(name)) return living;
+  std::lock_guard lock(mutex_);
+  for (auto grave = graves_.rbegin(); grave != graves_.rend(); ++grave) {
+    if (grave->probe->name() == name) return grave->probe;
+  }
+  return nullptr;
+}
+
 std::vector<std::shared_ptr<const EdgeProbe>> ProbeRegistry::edges() const {
   std::lock_guard lock(mutex_);
   return edges_;
@@ -122,8 +148,8 @@ void ProbeRegistry::print_last_events(int events) const {
   // The dying thread may hold the lock; then there is nothing to say.
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  const Texts texts{[this](Name name) { return name.id < names_.size() ? names_[name.id] : std::string(); },
-                    texts_.type};
+  const Texts texts{.name = [this](Name name) { return name.id < names_.size() ? names_[name.id] : std::string(); },
+                    .type = texts_.type};
   constexpr int kActors = 64;
   int shown = 0;
   for (const auto& [order, probe] : live_) {

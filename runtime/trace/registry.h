@@ -46,6 +46,10 @@ class ProbeRegistry {
     std::string kind;
   };
   std::vector<Stream> streams() const;
+  // All actors that have a tombstone or live; for who wants their events.
+  std::vector<std::shared_ptr<const Probe>> probes() const;
+  // The probe of an actor that lives, or else of the last of that name that ended; null if there is none.
+  std::shared_ptr<const Probe> find_any(const std::string& name) const;
   // All edges, for who looks often and wants no texts.
   std::vector<std::shared_ptr<const EdgeProbe>> edges() const;
   const Texts& texts() const { return texts_; }
@@ -60,6 +64,7 @@ class ProbeRegistry {
   std::map<std::uint64_t, std::shared_ptr<Probe>> live_;  // in the order in which they were added
   std::map<const Probe*, std::uint64_t> order_of_;
   std::uint64_t next_order_ = 0;
+  std::deque<std::string> actors_;  // by id, as far as there are ids
   std::vector<std::shared_ptr<const EdgeProbe>> edges_;
   std::vector<Stream> streams_;
   std::deque<std::string> names_;

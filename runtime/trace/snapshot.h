@@ -29,6 +29,7 @@ const char* name(DeadReason reason);
 const char* key(DeadReason reason);
 
 enum class EventKind : std::uint8_t { kHandled, kState, kMark, kDeadLetter, kEnded };
+const char* key(EventKind kind);
 
 struct EventRow {
   EventKind kind = EventKind::kHandled;
@@ -36,6 +37,8 @@ struct EventRow {
   std::int64_t at_ns = 0;        // on the probe's time
   std::int64_t duration_ns = 0;  // of a handler
   std::int64_t number = -1;      // of a state or mark; of kHandled the mailbox depth left behind it
+  std::string from;              // of kHandled: the actor of this system that sent the message, empty where it is not known
+  std::int64_t sent_ns = 0;      // ... and when; on the probe's time
   bool operator==(const EventRow&) const = default;
 };
 

@@ -22,7 +22,7 @@ Ended tool(const std::vector<std::string>& arguments) {
 
 TEST(Commands, EachHasHelp) {
   const std::vector<std::vector<std::string>> commands{
-      {}, {"train"}, {"launch"}, {"manifest"}, {"manifest", "slurm"}, {"manifest", "kubernetes"}, {"plan"}, {"generate"}, {"report"}, {"jobs"}, {"inspect"}, {"pause"}, {"resume"}, {"step"}, {"dashboard"}, {"data"}, {"data", "prepare"}, {"data", "inspect"},
+      {}, {"train"}, {"launch"}, {"manifest"}, {"manifest", "slurm"}, {"manifest", "kubernetes"}, {"plan"}, {"generate"}, {"report"}, {"jobs"}, {"inspect"}, {"top"}, {"trace"}, {"pause"}, {"resume"}, {"step"}, {"dashboard"}, {"data"}, {"data", "prepare"}, {"data", "inspect"},
       {"checkpoint"}, {"checkpoint", "inspect"}, {"checkpoint", "verify"},
       {"bench"}, {"bench", "roofline"}, {"bench", "kernels"}, {"bench", "messages"}, {"bench", "comm"}, {"bench", "parallel"}, {"bench", "train"}};
   for (auto command : commands) {

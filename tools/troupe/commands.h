@@ -95,6 +95,14 @@ struct ControlArguments {
 };
 Status control(const ControlArguments& arguments);
 
+struct TraceArguments {
+  std::string job;
+  std::int64_t steps = 3;
+  double seconds = 60;             // at most
+  std::string out = "trace.json";
+};
+Status trace(const TraceArguments& arguments);
+
 struct DataPrepareArguments {
   std::vector<std::string> inputs;
   std::string tokenizer = "byte";

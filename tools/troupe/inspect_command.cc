@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr auto kBesidePatience = std::chrono::seconds(3);  // for the way there and back
-const std::vector<std::string> kViews{"job", "actors", "mailbox", "edges", "waits", "collectives", "config"};
+const std::vector<std::string> kViews{"job", "actors", "mailbox", "edges", "waits", "collectives", "peek", "compute", "config"};
 
 struct Wanted {
   std::string job, view, actor;
@@ -34,10 +34,11 @@ StatusOr<Wanted> parsed(std::vector<std::string> words) {
   if (!is_view(words[0]))
     return absl::InvalidArgumentError(absl::StrCat("inspect: there is no view ", words[0], did_you_mean(words[0], kViews), "; there are ", absl::StrJoin(kViews, ", ")));
   wanted.view = words[0];
-  const bool is_mailbox = wanted.view == "mailbox";
-  if (is_mailbox && words.size() == 1) return absl::InvalidArgumentError("inspect: whose mailbox? Say RANK/NAME, as in mailbox 0/stage-0");
-  if (words.size() > (is_mailbox ? 2 : 1)) return absl::InvalidArgumentError(absl::StrCat("inspect: one word too much: ", words.back(), "; see troupe inspect --help"));
-  if (is_mailbox) wanted.actor = words[1];
+  const bool is_of_one = wanted.view == "mailbox" || wanted.view == "peek";
+  if (is_of_one && words.size() == 1)
+    return absl::InvalidArgumentError(absl::StrCat("inspect: whose ", wanted.view, "? Say RANK/NAME, as in ", wanted.view, " 0/stage-0"));
+  if (words.size() > (is_of_one ? 2 : 1)) return absl::InvalidArgumentError(absl::StrCat("inspect: one word too much: ", words.back(), "; see troupe inspect --help"));
+  if (is_of_one) wanted.actor = words[1];
   return wanted;
 }
 
@@ -53,7 +54,7 @@ Status inspect(const InspectArguments& arguments) {
   std::string target = absl::StrCat("/v1/", what.view, "?patience_s=", arguments.patience_s);
   if (arguments.rank >= 0) absl::StrAppend(&target, "&ranks=", arguments.rank);
   if (!what.actor.empty()) absl::StrAppend(&target, "&actor=", actors::in_query(what.actor));
-  if (!arguments.json && what.view != "mailbox") absl::StrAppend(&target, "&brief=1");
+  if (!arguments.json && what.actor.empty()) absl::StrAppend(&target, "&brief=1");
   const auto patience = kBesidePatience + std::chrono::nanoseconds(static_cast<std::int64_t>(arguments.patience_s * 1e9));
   TROUPE_ASSIGN_OR_RETURN(const std::string text, actors::http_get(place, target, patience));
   auto answer = json::parse(text, nullptr, false);

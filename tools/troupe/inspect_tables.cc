@@ -1,6 +1,7 @@
 #include "tools/troupe/inspect_tables.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -125,6 +126,30 @@ std::string mailbox_text(const json& answer) {
   return text;
 }
 
+std::string peek_text(const json& answer) {
+  const json actor = answer.value("actor", json::object());
+  std::string text = absl::StrCat(count(actor, "rank"), "/", word(actor, "name"), ": ", state_of(actor), " for ", age(actor, "since_s"), "; ", count(actor, "depth"),
+                                  " waiting; events before these, lost: ", count(answer, "lost"), "\n\n");
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& event : rows_of(answer, "events")) {
+    const bool handled = word(event, "kind") == "handled";
+    rows.push_back({age(event, "age_s"), absl::StrCat(handled ? "handled " : "", word(event, "text"), handled || number(event, "number") < 0 ? "" : absl::StrCat(" ", count(event, "number"))),
+                    handled ? age(event, "duration_s") : "-", handled ? count(event, "number") : "-", word(event, "from")});
+  }
+  return absl::StrCat(text, table({{"AGO", true}, {"EVENT"}, {"TOOK", true}, {"LEFT WAITING", true}, {"FROM"}}, rows));
+}
+
+std::string compute_text(const json& answer) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& rank : rows_of(answer, "ranks"))
+    rows.push_back({count(rank, "rank"), absl::StrCat(std::lround(100 * number(rank, "busy_ratio")), " %"), age(rank, "step_busy_s")});
+  std::string text = table({{"RANK", true}, {"BUSY", true}, {"COMPUTES A STEP IN", true}}, rows);
+  if (const json slow = answer.value("straggler", json()); slow.is_object()) {
+    absl::StrAppend(&text, "rank ", count(slow, "rank"), " is slow: it computes ", absl::StrFormat("%.2f", number(slow, "ratio")), " times as long as its equals\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string inspect_text(const std::string& view, const json& answer) {
@@ -134,6 +159,8 @@ std::string inspect_text(const std::string& view, const json& answer) {
                      : view == "edges"       ? edges_text(answer)
                      : view == "collectives" ? collectives_text(answer)
                      : view == "mailbox"     ? mailbox_text(answer)
+                     : view == "peek"        ? peek_text(answer)
+                     : view == "compute"     ? compute_text(answer)
                                              : absl::StrCat(absl::StripSuffix(word(answer, "text"), "\n"), "\n");
   for (const auto& silent : rows_of(answer, "unanswered")) absl::StrAppend(&text, "rank ", count(silent, "rank"), " did not answer: ", word(silent, "error"), "\n");
   return text;

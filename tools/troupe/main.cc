@@ -149,7 +149,7 @@ void declare_contact(CLI::App& app, ContactArguments& a) {
 }
 
 void declare_inspect(CLI::App& app, InspectArguments& a) {
-  app.add_option("what", a.words, "[JOB] job | actors | mailbox NAME | edges | waits | collectives | config")->required();
+  app.add_option("what", a.words, "[JOB] job | actors | mailbox NAME | peek NAME | edges | waits | collectives | compute | config")->required();
   app.add_flag("--json", a.json, "all there is, as JSON");
   app.add_option("--top", a.top, "sort actors by depth of their mailbox, age of the oldest message, or busy time")
       ->check(allowed("depth, age or busy", [](const std::string& text) { return text == "depth" || text == "age" || text == "busy"; }));
@@ -188,6 +188,14 @@ std::function<void(CLI::App&, ControlArguments&)> declare_control(const char* wh
     declare_contact(app, a.contact);
     app.footer("JOB is how an id of troupe jobs begins; left out: the only job that runs. Only who may read the job's token can do this.");
   };
+}
+
+void declare_trace(CLI::App& app, TraceArguments& a) {
+  app.add_option("job", a.job, "how an id of troupe jobs begins; left out: the only job that runs");
+  app.add_option("--steps", a.steps, "whole steps that are recorded")->capture_default_str()->check(whole(1, 10'000));
+  app.add_option("--seconds", a.seconds, "at most; what makes no steps is recorded for so long")->capture_default_str()->check(number(1, 3600));
+  app.add_option("--out,-o", a.out, "the file")->capture_default_str()->check(some("a file's name, such as trace.json"));
+  app.footer("The file opens in ui.perfetto.dev and chrome://tracing. Nothing is slowed down to be recorded: what is overwritten before it is read is counted, and said.");
 }
 
 void declare_data_prepare(CLI::App& app, DataPrepareArguments& a) {
@@ -305,6 +313,7 @@ void declare(Commands& commands, CLI::App& app, const std::vector<std::string>& 
   commands.add(app, "step", "let a paused actor take one message", control, declare_control("step"));
 
   commands.add(app, "dashboard", "a page in the browser that shows a running job", dashboard, declare_dashboard);
+  commands.add(app, "trace", "record what a running job does, as a file for ui.perfetto.dev", trace, declare_trace);
 
   CLI::App& data = commands.group("data", "prepare and inspect token corpora");
   commands.add(data, "prepare", "turn files or folders of text into a corpus", data_prepare, declare_data_prepare);

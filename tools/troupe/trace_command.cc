@@ -1,0 +1,128 @@
+// `troupe trace`: looks at the rings of all ranks often enough to put them together without a gap, and writes the picture.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/trace/chrome_trace.h"
+#include "runtime/trace/json.h"
+#include "tools/troupe/commands.h"
+#include "tools/troupe/running_jobs.h"
+
+namespace troupe::tool {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+constexpr auto kPatience = 4s;                                   // ranks have one, then the way there and back
+constexpr std::chrono::milliseconds kOften = 20ms, kSeldom = 100ms;  // between looks: more often while something is lost
+constexpr double kOverlapS = 0.002, kBackMostS = 2;
+
+double unix_now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+class Recording {
+ public:
+  explicit Recording(const RunningJob& job) : job_(job) {}
+
+  // What has happened since the look before; the first one only says from where on.
+  Status look() {
+    std::string target = "/v1/trace?last_s=0";
+    if (!ranks_.empty()) {
+      double since_s = unix_now_s();
+      for (const auto& [rank, seen_s] : seen_s_) since_s = std::min(since_s, seen_s);
+      target = absl::StrFormat("/v1/trace?since_unix_s=%.6f", std::max(since_s - kOverlapS, unix_now_s() - kBackMostS));
+    }
+    TROUPE_ASSIGN_OR_RETURN(const std::string text, ask(job_, target, kPatience));
+    const json answer = json::parse(text, nullptr, false);
+    if (!answer.is_object() || !answer.value("ranks", json()).is_array())
+      return absl::DataLossError(absl::StrCat("job ", job_.card().job, " answered no trace: does it run another version?"));
+    for (const auto& rank : answer["ranks"]) {
+      TROUPE_ASSIGN_OR_RETURN(trace::RankTrace trace, trace::rank_trace_from_json(rank.dump()));
+      seen_s_[trace.rank] = trace.at_unix_s;
+      note_steps(trace);
+      const auto [at, fresh] = ranks_.try_emplace(trace.rank, trace);
+      if (!fresh) trace::extend(at->second, std::move(trace));
+    }
+    unanswered_ = answer.value("unanswered", json::array()).size();
+    return ok();
+  }
+
+  // Steps that were recorded from their beginning to their end.
+  std::int64_t whole_steps() const { return open_ < 0 ? 0 : std::max<std::int64_t>(0, newest_ - open_ - 1); }
+  std::int64_t lost() const {
+    std::int64_t lost = 0;
+    for (const auto& [number, rank] : ranks_) {
+      for (const auto& stream : rank.streams) lost += stream.lost;
+      for (const auto& actor : rank.actors) lost += actor.lost;
+    }
+    return lost;
+  }
+  std::size_t unanswered() const { return unanswered_; }
+  std::size_t count() const {
+    std::size_t count = 0;
+    for (const auto& [number, rank] : ranks_) {
+      for (const auto& stream : rank.streams) count += stream.operations.size();
+      for (const auto& actor : rank.actors) count += actor.events.size();
+    }
+    return count;
+  }
+  std::size_t ranks() const { return ranks_.size(); }
+
+  Status write(const std::string& path) const {
+    std::vector<trace::RankTrace> all;
+    for (const auto& [number, rank] : ranks_) all.push_back(rank);
+    std::ofstream file(path, std::ios::binary);
+    file << trace::chrome_trace(all, job_.card().job);
+    file.close();
+    if (file) return ok();
+    return absl::FailedPreconditionError(absl::StrCat("cannot write ", path, ": is its folder there, and room on the disk?"));
+  }
+
+ private:
+  void note_steps(const trace::RankTrace& trace) {
+    for (const auto& stream : trace.streams) {
+      if (stream.kind != "compute") continue;
+      for (const auto* list : {&stream.operations, &stream.running}) {
+        for (const auto& operation : *list) newest_ = std::max(newest_, operation.step);
+      }
+    }
+    if (open_ < 0) open_ = newest_;
+  }
+
+  const RunningJob& job_;
+  std::map<int, trace::RankTrace> ranks_;
+  std::map<int, double> seen_s_;      // when each was last looked at, by its host's clock
+  std::int64_t open_ = -1, newest_ = -1;  // step at the first look, and now
+  std::size_t unanswered_ = 0;        // ranks, at the last look
+};
+
+}  // namespace
+
+Status trace(const TraceArguments& arguments) {
+  TROUPE_ASSIGN_OR_RETURN(const RunningJob job, running_job(arguments.job));
+  Recording recording(job);
+  TROUPE_RETURN_IF_ERROR(recording.look());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(static_cast<std::int64_t>(arguments.seconds * 1e9));
+  Status ended;
+  auto pause = kSeldom;
+  while (ended.ok() && recording.whole_steps() < arguments.steps && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(pause);
+    const std::int64_t lost = recording.lost();
+    ended = recording.look();
+    pause = recording.lost() > lost ? kOften : std::min(kSeldom, pause + 5ms);
+  }
+  TROUPE_RETURN_IF_ERROR(recording.write(arguments.out));
+  std::printf("%s: %zu events of %zu ranks, %lld whole steps, %lld events lost\n", arguments.out.c_str(), recording.count(), recording.ranks(),
+              static_cast<long long>(recording.whole_steps()), static_cast<long long>(recording.lost()));
+  if (recording.unanswered() > 0) std::printf("%zu ranks did not answer\n", recording.unanswered());
+  if (!ended.ok()) std::printf("it ended before that: %s\n", std::string(ended.message()).c_str());
+  return ok();
+}
+
+}  // namespace troupe::tool
