@@ -104,6 +104,41 @@ Status measure_train(const InspectOptions& options, const Programs& programs, Ro
   return ok();
 }
 
+// One job: what is built into it is the same, recorded or not.
+Status measure_trace(const InspectOptions& options, const Programs& programs, Rows& rows) {
+  PacedOptions recorded = options.job;
+  recorded.inspect_as = absl::StrCat("traced-", getpid());
+  TROUPE_ASSIGN_OR_RETURN(const auto crew, ParallelCrew::start(recorded, {}, programs.with));
+  const std::string file = (fs::temp_directory_path() / absl::StrCat(recorded.inspect_as, ".json")).string();
+  const std::vector<std::string> words{programs.with, "trace", recorded.inspect_as, "--out", file};
+  const Measure on = [&]() -> StatusOr<double> {
+    auto recorder_words = words;
+    recorder_words.insert(recorder_words.end(), {"--steps", "10000", "--seconds", "3600"});
+    TROUPE_ASSIGN_OR_RETURN(const auto recorder, ChildProgram::start(recorder_words));
+    TROUPE_RETURN_IF_ERROR(crew->tokens_per_s().status());  // it has begun to record meanwhile
+    return crew->tokens_per_s();
+  };
+  const Measure off = [&]() -> StatusOr<double> {
+    TROUPE_RETURN_IF_ERROR(crew->tokens_per_s().status());
+    return crew->tokens_per_s();
+  };
+  TROUPE_ASSIGN_OR_RETURN(const auto pairs, in_turns(options.pairs, on, off));
+  const auto& job = options.job;
+  add_ratio(rows, "inspect.trace", 0.97, pairs,
+            absl::StrCat("tokens/s of ", job.replicas, " processes of ", job.threads, " thread(s), ", job.model, ", ", job.dtype, ", while `troupe trace` records them on the same machine, over "
+                         "not recording; median of steps in turns; peer: not recorded, tokens/s"));
+  auto last_words = words;
+  last_words.insert(last_words.end(), {"--seconds", "1"});
+  TROUPE_ASSIGN_OR_RETURN(auto recorder, ChildProgram::start(last_words));
+  TROUPE_RETURN_IF_ERROR(crew->tokens_per_s().status());
+  if (const int code = recorder.wait(); code != 0) return absl::UnavailableError(absl::StrCat("troupe trace ended with ", code, ": ", recorder.err()));
+  std::error_code error;
+  const auto bytes = static_cast<double>(fs::file_size(file, error));
+  fs::remove(file, error);
+  rows.push_back({"inspect.trace.bytes", bytes, "bytes", 0, 0, absl::StrCat("the file of one second; the recorder said: ", recorder.out())});
+  return ok();
+}
+
 Status measure_actors(const InspectOptions& options, const Programs& programs, Rows& rows) {
   const std::string id = absl::StrCat("stuck-", getpid());
   TROUPE_ASSIGN_OR_RETURN(auto job, start_part(programs.with, "stuck", nlohmann::json{{"actors", options.actors}, {"job", id}}.dump()));
@@ -159,7 +194,7 @@ StatusOr<std::vector<BenchRow>> bench_inspect(const InspectOptions& options) {
   TROUPE_CHECK(options.pairs >= 7) << options.pairs << " pairs: a median needs at least 7";
   TROUPE_ASSIGN_OR_RETURN(const Programs programs, programs_of(options));
   using Measurement = Status (*)(const InspectOptions&, const Programs&, Rows&);
-  constexpr Measurement kMeasurements[] = {measure_messages, measure_train, measure_actors, measure_deadlock, measure_memory};
+  constexpr Measurement kMeasurements[] = {measure_messages, measure_train, measure_trace, measure_actors, measure_deadlock, measure_memory};
   Rows rows;
   for (std::size_t i = 0; i < kInspectRows.size(); ++i) {
     if (std::ranges::find(options.rows, kInspectRows[i]) == options.rows.end()) continue;

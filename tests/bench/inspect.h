@@ -13,7 +13,7 @@
 
 namespace troupe::bench {
 
-inline const std::vector<std::string> kInspectRows{"messages", "train", "actors", "deadlock", "memory"};
+inline const std::vector<std::string> kInspectRows{"messages", "train", "trace", "actors", "deadlock", "memory"};
 
 struct InspectOptions {
   PacedOptions job{.batch = 2, .threads = 1, .micro_batches = 4, .replicas = 2};
@@ -25,7 +25,7 @@ struct InspectOptions {
   std::string deadlock;        // empty: examples/deadlock beside this one
 };
 
-// inspect.messages.one, .many; inspect.train; inspect.actors; inspect.deadlock; inspect.probe_bytes, with what belongs to each.
+// inspect.messages.one, .many; inspect.train; inspect.trace; inspect.actors; inspect.deadlock; inspect.probe_bytes, with what belongs to each.
 StatusOr<std::vector<BenchRow>> bench_inspect(const InspectOptions& options);
 
 }  // namespace troupe::bench

@@ -99,6 +99,7 @@ struct TraceArguments {
   std::string job;
   std::int64_t steps = 3;
   double seconds = 60;             // at most
+  double before_s = 0;             // what the rings hold of so long before, too
   std::string out = "trace.json";
 };
 Status trace(const TraceArguments& arguments);

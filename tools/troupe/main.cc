@@ -194,6 +194,7 @@ void declare_trace(CLI::App& app, TraceArguments& a) {
   app.add_option("job", a.job, "how an id of troupe jobs begins; left out: the only job that runs");
   app.add_option("--steps", a.steps, "whole steps that are recorded")->capture_default_str()->check(whole(1, 10'000));
   app.add_option("--seconds", a.seconds, "at most; what makes no steps is recorded for so long")->capture_default_str()->check(number(1, 3600));
+  app.add_option("--last", a.before_s, "begin with what is still known of so many seconds before: for a job that is stuck")->capture_default_str()->check(number(0, 3600));
   app.add_option("--out,-o", a.out, "the file")->capture_default_str()->check(some("a file's name, such as trace.json"));
   app.footer("The file opens in ui.perfetto.dev and chrome://tracing. Nothing is slowed down to be recorded: what is overwritten before it is read is counted, and said.");
 }

@@ -28,11 +28,12 @@ double unix_now_s() { return std::chrono::duration<double>(std::chrono::system_c
 
 class Recording {
  public:
-  explicit Recording(const RunningJob& job) : job_(job) {}
+  // From `before_s` ago on.
+  Recording(const RunningJob& job, double before_s) : job_(job), before_s_(before_s) {}
 
-  // What has happened since the look before; the first one only says from where on.
+  // What has happened since the look before.
   Status look() {
-    std::string target = "/v1/trace?last_s=0";
+    std::string target = absl::StrCat("/v1/trace?last_s=", before_s_);
     if (!ranks_.empty()) {
       double since_s = unix_now_s();
       for (const auto& [rank, seen_s] : seen_s_) since_s = std::min(since_s, seen_s);
@@ -47,8 +48,14 @@ class Recording {
       seen_s_[trace.rank] = trace.at_unix_s;
       note_steps(trace);
       const auto [at, fresh] = ranks_.try_emplace(trace.rank, trace);
-      if (!fresh) trace::extend(at->second, std::move(trace));
+      if (!fresh) {
+        trace::extend(at->second, std::move(trace));
+        continue;
+      }
+      for (auto& stream : at->second.streams) stream.lost = 0;  // before anybody looked
+      for (auto& actor : at->second.actors) actor.lost = 0;
     }
+    if (open_ < 0) open_ = newest_;
     unanswered_ = answer.value("unanswered", json::array()).size();
     return ok();
   }
@@ -92,10 +99,10 @@ class Recording {
         for (const auto& operation : *list) newest_ = std::max(newest_, operation.step);
       }
     }
-    if (open_ < 0) open_ = newest_;
   }
 
   const RunningJob& job_;
+  const double before_s_;
   std::map<int, trace::RankTrace> ranks_;
   std::map<int, double> seen_s_;      // when each was last looked at, by its host's clock
   std::int64_t open_ = -1, newest_ = -1;  // step at the first look, and now
@@ -106,7 +113,7 @@ class Recording {
 
 Status trace(const TraceArguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(const RunningJob job, running_job(arguments.job));
-  Recording recording(job);
+  Recording recording(job, arguments.before_s);
   TROUPE_RETURN_IF_ERROR(recording.look());
   const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(static_cast<std::int64_t>(arguments.seconds * 1e9));
   Status ended;

@@ -86,8 +86,9 @@ TEST_F(InspectTrace, IsAFileThatAViewerTakes) {
 TEST_F(InspectTrace, OfAProgramWithoutStepsLastsAsLongAsItWasAsked) {
   ToolProcess job({"launch", "--nproc", "2", "--", DEADLOCK_PROGRAM}, folder());
   ASSERT_TRUE(here(2)) << job.err();
-  const Json trace = recorded(file(), {"--seconds", "1"});
+  const Json trace = recorded(file(), {"--seconds", "1", "--last", "3600"});
   EXPECT_THAT(broken_trace_rules(trace), IsEmpty());
+  EXPECT_THAT(names_of(trace, "X", 0), testing::Contains("Token")) << "what went before it got stuck";
   EXPECT_THAT(names_of(trace, "M", 0), testing::IsSupersetOf({"red", "green"}));
   EXPECT_THAT(names_of(trace, "M", 1), testing::Contains("blue"));
   const Ended nowhere = tool({"trace", "--seconds", "1", "--out", folder() + "/none/trace.json"});
