@@ -47,6 +47,7 @@ JobGraph::JobGraph(comm::Transport* transport, actor::System::Options options, s
   transport_->on_peer_down([this](Rank rank, const Status& cause) {
     far_->peer_down(rank, cause);
     engine_->peer_down(rank, cause);
+    if (inspector_) inspector_->peer_down(rank, cause);
     lost(rank, cause);
   });
 }
@@ -60,7 +61,8 @@ FarEdges& JobGraph::far() {
   return *far_;
 }
 
-void JobGraph::be_inspectable(const std::string& id, const std::string& key) {
+void JobGraph::be_inspectable(const std::string& id, const std::string& key, std::chrono::nanoseconds stall_after) {
+  stall_after_ = stall_after;
   const Rank rank = transport_ ? transport_->rank() : Rank(0);
   inspector_ = std::make_unique<Inspector>(Inspector::Setup{.job = id, .rank = rank.value, .world = transport_ ? transport_->world() : 1,
                                                             .ranks = {{.rank = rank, .probes = &system_->probes(), .engine = engine_.get(), .control = [this](actor::Control what, const std::string& actor) { return control(what, actor); }}},
@@ -80,10 +82,22 @@ Status JobGraph::run() {
     started_ = true;
   }
   const trace::StateFile state([this] { return trace::state_text(system_->probes().snapshot()); });
-  if (!transport_) return system_->wait();
+  StallWatch stalls;
+  const auto watch = [&] {
+    if (inspector_) {
+      stalls.start({.inspector = *inspector_, .probes = {&system_->probes()}, .rank = transport_ ? transport_->rank().value : 0,
+                    .least_s = std::chrono::duration<double>(stall_after_).count()});
+    }
+  };
+  if (!transport_) {
+    watch();
+    return system_->wait();
+  }
   Status status = transport_->start();
   if (!status.ok()) end_.send(End::Lost{status});
+  watch();
   status = system_->wait();
+  stalls.end();
   if (status.ok()) {
     tell_the_others();
     status = meet_at_the_end(*engine_, kEverybody, end_within_);

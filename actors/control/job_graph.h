@@ -8,7 +8,7 @@
 // finish_job() by any actor of any process ends the job everywhere: the actors of all processes are asked to stop. So does the first
 // failure, with its cause. Meanwhile a launcher is told what this process's actors do (runtime/trace/state_file.h), for the report if it dies.
 //
-// be_inspectable() lets `troupe inspect` see it.
+// be_inspectable() lets `troupe inspect` see it; then it also says by itself, on stderr, when nothing goes on (actors/inspect/stall_watch.h).
 //
 // Threads: one makes, runs and destroys; lost by any. Owns: System, edges and their stream, not the transport, which it starts and stops.
 // Errors: run gives the first failure of the job, wherever it was: a peer that is gone is named with its first cause.
@@ -42,7 +42,8 @@ class JobGraph {
 
   // Before run(), in all processes: `troupe jobs` and `troupe inspect` find the job by `id` (comm::JobWorld::job_id). While run() runs.
   // `key`: its inspection_key; without, nobody can tell its actors anything where there are several processes.
-  void be_inspectable(const std::string& id, const std::string& key = {});
+  // Where no actor here has handled a message for `stall_after` and some wait for others, who waits for whom is written to stderr, once.
+  void be_inspectable(const std::string& id, const std::string& key = {}, std::chrono::nanoseconds stall_after = std::chrono::seconds(30));
 
   // Until all actors of all processes have stopped.
   Status run();
@@ -64,6 +65,7 @@ class JobGraph {
   std::mutex starting_;  // guards what follows: somebody may want to tell an actor something before run()
   bool started_ = false;
   std::unique_ptr<Inspector> inspector_;
+  std::chrono::nanoseconds stall_after_{};
 };
 
 }  // namespace troupe::actors

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "actors/inspect/last_events.h"
 #include "actors/inspect/rank_answers.h"
 #include "comm/join/secret.h"
 #include "runtime/base/log.h"
@@ -161,6 +162,19 @@ Inspector::Inspector(Setup setup)
         });
   }
   if (const Status status = open_door(); !status.ok()) log_warning(absl::StrCat("troupe inspect will not find this process: ", std::string(status.message())));
+}
+
+void Inspector::peer_down(Rank peer, const Status& cause) {
+  if (tree_) tree_->peer_down(peer, cause);
+}
+
+std::vector<trace::RankReport> Inspector::reports(std::chrono::nanoseconds patience) {
+  return reports_of(ask({.verb = "report", .words = {{"brief", "1"}}}, {}, patience));
+}
+
+std::vector<trace::EventRow> Inspector::last_events(int rank, const std::string& actor, std::chrono::nanoseconds patience) {
+  const auto replies = ask({.verb = "last_events", .words = {{"actor", actor}}}, {rank}, patience);
+  return replies.empty() || !replies.front().status.ok() ? std::vector<trace::EventRow>() : last_events_from_json(replies.front().text);
 }
 
 Status Inspector::open_door() {

@@ -41,6 +41,14 @@ class Inspector {
   Status listen(const std::string& address);
   int port() const { return far_server_ ? far_server_->port() : 0; }
 
+  // `peer` is not waited for any more: what is asked of it ends with the cause at once. On the transport's progress thread.
+  void peer_down(Rank peer, const Status& cause);
+
+  // What each rank says of itself, in their order, without lists of messages; of those that do not answer within `patience` why. By any thread.
+  std::vector<trace::RankReport> reports(std::chrono::nanoseconds patience);
+  // Of an actor, the oldest first, `at_ns` being their ages; empty where it or its rank is not found. By any thread.
+  std::vector<trace::EventRow> last_events(int rank, const std::string& actor, std::chrono::nanoseconds patience);
+
   // Empty if the door could not be opened.
   std::string socket() const { return posted_ ? posted_->socket() : ""; }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "actors/inspect/last_events.h"
 #include "actors/inspect/runtime_folder.h"
 #include "runtime/base/toml.h"
 #include "runtime/trace/json.h"
@@ -135,12 +136,15 @@ StatusOr<std::string> peek(const RankSources& rank, const Question& question) {
                       ",\"next\":", events.next, ",\"lost\":", events.lost, "}");
 }
 
+// Of actor=NAME.
+StatusOr<std::string> last_events(const RankSources& rank, const Question& question) { return last_events_json(*rank.probes, question.word("actor")); }
+
 struct Verb {
   const char* name;
   StatusOr<std::string> (*answer)(const RankSources&, const Question&);
   bool changes_something = false;
 };
-constexpr Verb kVerbs[] = {{"report", report}, {"summary", summary}, {"rows", rows}, {"actor", actor}, {"config", config}, {"trace", trace_of}, {"peek", peek},
+constexpr Verb kVerbs[] = {{"report", report}, {"summary", summary}, {"rows", rows}, {"actor", actor}, {"config", config}, {"trace", trace_of}, {"peek", peek}, {"last_events", last_events},
                            {"pause", tell<actor::Control::kPause>, true},
                            {"resume", tell<actor::Control::kResume>, true},
                            {"step", tell<actor::Control::kStep>, true}};

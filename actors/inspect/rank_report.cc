@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 
+#include "absl/strings/numbers.h"
 #include "actors/inspect/runtime_folder.h"
 #include "runtime/trace/process_memory.h"
 
@@ -41,6 +42,15 @@ std::vector<int> numbers(const std::vector<Rank>& ranks) {
   return numbers;
 }
 
+// The rank that NAME@RANK.port stands for; -1: none.
+int rank_in(const std::string& end, int own) {
+  const std::size_t at = end.rfind('@');
+  if (at == std::string::npos) return -1;
+  int rank = -1;
+  const std::string after = end.substr(at + 1, end.find('.', at) - at - 1);
+  return absl::SimpleAtoi(after, &rank) && rank != own ? rank : -1;
+}
+
 }  // namespace
 
 trace::RankReport rank_report(const RankSources& sources) {
@@ -57,6 +67,10 @@ trace::RankReport rank_report(const RankSources& sources) {
   for (const auto& [stream, kind] : sources.probes->streams()) {
     report.streams.push_back(stream->row());
     report.streams.back().kind = kind;
+  }
+  for (auto& edge : report.snapshot.edges) {
+    edge.from_rank = rank_in(edge.from, report.rank);
+    edge.to_rank = rank_in(edge.to, report.rank);
   }
   if (sources.engine == nullptr) return report;
   for (const auto& operation : open_operations(*sources.engine)) {

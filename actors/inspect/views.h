@@ -4,9 +4,11 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "actors/inspect/runtime_folder.h"
 #include "runtime/base/status.h"
+#include "runtime/trace/report.h"
 
 namespace troupe::actors {
 
@@ -16,6 +18,9 @@ struct RankReply {
   std::string text{};
 };
 using Replies = std::span<const RankReply>;
+
+// [report]
+std::vector<trace::RankReport> reports_of(Replies replies);
 
 struct Asked {
   const JobCard& card;

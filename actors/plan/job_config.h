@@ -24,6 +24,7 @@ enum class Recompute { kNone, kSelective, kFull };
 enum class Decay { kCosine, kLinear, kWsd, kConstant };
 enum class ScheduleName { kOneForwardOneBackward, kGpipe };
 enum class Balance { kStatic, kPull };
+enum class OnStall { kContinue, kStop };
 enum class SpikeAction { kSkip };
 
 // Where lr_scheduler.decay_ratio is not given.
@@ -36,6 +37,8 @@ struct JobSection {
   double heartbeat_timeout_s = 5.0;  // a process not heard of for so long is gone
   double join_timeout_s = 120.0;     // so long the first process waits until the last has come
   std::string inspect_listen;        // HOST:PORT; empty: nowhere
+  double stall_factor = 5.0, stall_min_s = 30.0;  // nothing goes on: no step is closed for the greater of factor x the median step and min
+  OnStall on_stall = OnStall::kContinue;
 };
 
 struct DeviceSection {

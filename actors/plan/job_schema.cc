@@ -28,6 +28,19 @@ void declare_job_and_device(ConfigSchema& schema, JobConfig& config) {
       .known_as({"join_timeout", "rendezvous_timeout", "init_timeout"});
   schema.add("job.inspect_listen", &config.job.inspect_listen,
              "HOST:PORT where rank 0 can also be looked into, such as 127.0.0.1:7070; other than loopback addresses need the job's token");
+  schema
+      .add("job.stall_factor", &config.job.stall_factor,
+           "no step closed for so many times the median step: what holds the job up is reported, in the log and in output/stalls")
+      .between(1, 1e6)
+      .known_as({"stall_threshold", "straggler_factor"});
+  schema
+      .add("job.stall_min_s", &config.job.stall_min_s, "but not before so many seconds; before the first step: nothing done at all for so long")
+      .between(0.1, 1e6)
+      .known_as({"stall_timeout", "watchdog_timeout", "nccl_timeout"});
+  schema
+      .add_choice("job.on_stall", &config.job.on_stall, {{"continue", OnStall::kContinue}, {"stop", OnStall::kStop}},
+                  "after the report: go on, or end the job with an error (not while it waits for a save or an evaluation)")
+      .known_as({"stall_action"});
 
   schema.describe_section("device", "what computes");
   schema

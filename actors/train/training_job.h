@@ -92,10 +92,6 @@ class TrainingJob {
   // From any thread, at any time; a stop before start() makes it end as soon as it has begun. No actor here is paused any more.
   void request_stop(const std::string& reason);
 
-  // From any thread after start(): the collectives that are open here, with the ranks that have not entered them. Alone: never calls.
-  void report_collectives(absl::AnyInvocable<void(std::vector<comm::CollectiveEngine::OpenOperation>)> tell) {
-    if (engine_) engine_->report(std::move(tell));
-  }
   // What this rank does, for who looks inside. From any thread.
   RankSources sources() {
     return {.rank = rank_, .probes = &system_->probes(), .engine = engine_.get(), .training = seen_.get(),
@@ -105,6 +101,11 @@ class TrainingJob {
   StatusOr<actor::Controlled> control(actor::Control what, const std::string& actor);
   // From any thread after start(): somebody else than the transport has heard that a process of the job is gone. The job fails.
   void peer_went_down(Rank rank, const Status& cause);
+
+  // From any thread after start(): the job ends with `cause`.
+  void give_up(const Status& cause) { replica_.send(PeerWentDown{rank_, cause}); }
+  // Before start(). Called on the transport's progress thread, until wait() has returned.
+  void on_peer_down(std::function<void(Rank, const Status& cause)> tell) { tell_peer_down_ = std::move(tell); }
 
   StepId resumed_at() const { return start_.step; }
   const plan::Plan& plan() const { return plan_; }
@@ -178,6 +179,7 @@ class TrainingJob {
   std::unique_ptr<device::Stream> compute_, copy_, loader_, storage_, metrics_, terminal_, edges_;
   actor::Ref ledger_;                        // or what stands for it
   actor::Ref replica_;
+  std::function<void(Rank, const Status&)> tell_peer_down_;
 
   std::mutex stop_mutex_;                    // guards what follows: a signal may come before run()
   bool started_ = false;

@@ -254,6 +254,7 @@ void TrainingJob::expose(const Actors& all) {
     if (far_) far_->peer_down(rank, cause);
     engine_->peer_down(rank, cause);
     slices_->peer_down(rank, cause);
+    if (tell_peer_down_) tell_peer_down_(rank, cause);
   });
 }
 

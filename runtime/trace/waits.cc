@@ -142,8 +142,10 @@ class Builder {
   std::pair<int, std::string> end_of(const EdgeRow& edge, int at_rank, Towards towards) {
     const bool receiver = towards == Towards::kReceiver;
     const int elsewhere = receiver ? edge.to_rank : edge.from_rank;
-    const int there = elsewhere < 0 ? at_rank : elsewhere;
-    return {there, std::string(actor_of(look(there), receiver ? edge.to : edge.from))};
+    const std::string& end = receiver ? edge.to : edge.from;
+    const Seen& here = look(at_rank);
+    if (const auto own = actor_of(here, end); elsewhere < 0 || here.actors.contains(own)) return {at_rank, std::string(own)};
+    return {elsewhere, std::string(actor_of(look(elsewhere), end))};
   }
   int found(Seen& seen, int at_rank, const std::string& actor) {
     const auto at = seen.actors.find(actor);
@@ -340,6 +342,9 @@ WaitGraph wait_graph(std::span<const RankReport> ranks) {
   }
   const auto ledger = std::ranges::find(graph.nodes, "ledger", &Node::actor);
   if (ledger != graph.nodes.end()) graph.chain = paths.chain(static_cast<int>(ledger - graph.nodes.begin()), in_circle);
+  if (const auto end = graph.chain.empty() ? graph.roots.end() : std::ranges::find(graph.roots, graph.chain.back()); end != graph.roots.end()) {
+    std::rotate(graph.roots.begin(), end, end + 1);
+  }
   return graph;
 }
 

@@ -29,7 +29,7 @@ struct WaitGraph {
     std::string detail, from;
     std::int64_t since_ns = 0;
     std::int64_t number = -1;
-    std::vector<EventRow> last_events;  // for to_text, from whoever has asked for them
+    std::vector<EventRow> last_events;  // for to_text, from whoever has asked for them; at_ns is their age
   };
   struct Edge {
     int from = 0, to = 0;  // `from` waits for `to`
@@ -39,7 +39,7 @@ struct WaitGraph {
   std::vector<Node> nodes;
   std::vector<Edge> edges;
   std::vector<std::vector<int>> cycles;  // each once, its smallest node first; each node waits for the next
-  // Who is waited for and waits for nobody; who runs something; silent ranks. Those that most wait for come first.
+  // Who is waited for and waits for nobody; who runs something; silent ranks. The end of the chain is the first, then those that most wait for.
   std::vector<int> roots;
   std::vector<int> chain;  // from the actor "ledger" to the nearest that waits for nobody or is in a circle
 };
@@ -47,6 +47,7 @@ struct WaitGraph {
 WaitGraph wait_graph(std::span<const RankReport> ranks);
 std::string id(const WaitGraph::Node& node);         // "0/stage-0", "3/"
 std::string root_text(const WaitGraph::Node& node);  // what it does, since when
+std::string cause_text(const WaitGraph& graph);      // one line: a circle, or the end of the chain, or the first root
 std::string to_text(const WaitGraph& graph);
 std::string to_json(const WaitGraph& graph);  // nodes, edges, cycles, roots and the text: SCHEMA.md
 

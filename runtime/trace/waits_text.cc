@@ -87,8 +87,9 @@ std::string roots_text(const WaitGraph& graph) {
     }
     if (edges.size() > kWaitersListed) absl::StrAppend(&text, "  ... and ", edges.size() - kWaitersListed, " more wait for it\n");
     for (const auto& event : node.last_events) {
-      absl::StrAppend(&text, absl::StrFormat("  event %.6f s: ", seconds(event.at_ns)), event.text,
-                      event.number >= 0 ? absl::StrCat(" ", event.number) : "", "\n");
+      const bool handled = event.kind == EventKind::kHandled;  // its number is the mailbox's depth
+      absl::StrAppend(&text, absl::StrFormat("  %.3f s ago: ", seconds(event.at_ns)), handled ? "handled " : "", event.text,
+                      !handled && event.number >= 0 ? absl::StrCat(" ", event.number) : "", "\n");
     }
   }
   return text + rest(graph.roots.size(), "roots");
@@ -116,6 +117,18 @@ std::string root_text(const WaitGraph::Node& node) {
     if (node.state == key(its)) return doing(its, node.detail, node.from, node.number) + since(node.since_ns);
   }
   return node.state + since(node.since_ns);
+}
+
+std::string cause_text(const WaitGraph& graph) {
+  if (!graph.cycles.empty() && (graph.chain.empty() || std::ranges::find(graph.roots, graph.chain.back()) == graph.roots.end())) {
+    const auto& cycle = graph.cycles.front();
+    return absl::StrCat("these wait for each other: ", absl::StrJoin(cycle, ", ", [&graph](std::string* out, int node) {
+                          absl::StrAppend(out, who(at(graph, node)));
+                        }));
+  }
+  if (graph.roots.empty()) return "nobody waits for anybody";
+  const auto& node = at(graph, graph.roots.front());
+  return absl::StrCat(who(node), ": ", root_text(node));
 }
 
 std::string to_text(const WaitGraph& graph) {

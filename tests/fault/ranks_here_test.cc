@@ -1,13 +1,12 @@
 // Several ranks in one process are told apart as between processes (CASES A21, T25).
 #include <gtest/gtest.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 
 #include <csignal>
 #include <cstdlib>
 #include <regex>
 
 #include "tests/fault/run.h"
+#include "tests/tool/stopped_thread.h"
 
 namespace troupe::test {
 namespace {
@@ -42,42 +41,19 @@ TEST(RanksHere, TheStateFileSaysWhatEachDid) {
   ASSERT_TRUE(process.running()) << process.err();
 }
 
-// One thread of a child stands still.
-class StoppedThread {
- public:
-  explicit StoppedThread(pid_t thread) : thread_(thread) {
-    stands_ = ptrace(PTRACE_SEIZE, thread_, nullptr, nullptr) == 0 && ptrace(PTRACE_INTERRUPT, thread_, nullptr, nullptr) == 0 &&
-              waitpid(thread_, nullptr, __WALL) == thread_;
-  }
-  ~StoppedThread() {
-    if (stands_) ptrace(PTRACE_DETACH, thread_, nullptr, nullptr);
-  }
-  bool stands() const { return stands_; }
-
- private:
-  const pid_t thread_;
-  bool stands_;
-};
-
-// Of one of its ranks.
-pid_t compute_thread_of(pid_t process) {
-  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
-    if (read_text(task.path().string() + "/comm") == "compute\n") return static_cast<pid_t>(std::stol(task.path().filename().string()));
-  }
-  return -1;
-}
-
 TEST(RanksHere, TheOneThatIsWaitedForIsNamedWithWhatWaits) {
   const TinyRun run;
-  ToolProcess process(run.train("job", two_ranks(4'000)), run.folder());
+  auto settings = two_ranks(4'000);
+  settings.push_back("--job.stall_min_s=3");
+  ToolProcess process(run.train("job", settings), run.folder());
   ASSERT_TRUE(is_in_its_first_step(process)) << process.err();
-  const pid_t thread = compute_thread_of(process.pid());
+  const pid_t thread = thread_called(process.pid(), "compute");
   ASSERT_GT(thread, 0);
   {
     const StoppedThread stopped(thread);
     if (!stopped.stands()) GTEST_SKIP() << "skipped because a thread of a child cannot be stopped here";
     // The other one comes to the end of its share of the step, and to the sum over both.
-    const std::regex report("\\[0\\] nothing has gone on for 1[0-9] s: [^\n]* waits for rank 1\n|\\[1\\] nothing has gone on for 1[0-9] s: [^\n]* waits for rank 0\n");
+    const std::regex report("step 1 is not closed after 3[^\\n]*: rank [01] device: running[^]*collective [^\\n]*: not entered by rank [01]; rank [01] waits");
     EXPECT_TRUE(wait_until([&] { return std::regex_search(process.err(), report) || !process.running(); })) << process.err();
   }
   EXPECT_EQ(process.wait().exit_code, 0) << process.err();

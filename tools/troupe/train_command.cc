@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/inspect/inspector.h"
+#include "actors/inspect/stall_watch.h"
 #include "actors/train/local_replicas.h"
 #include "actors/train/peak.h"
 #include "comm/world/job_world.h"
@@ -15,7 +16,6 @@
 #include "tools/troupe/commands.h"
 #include "tools/troupe/own_dashboard.h"
 #include "tools/troupe/signal_watch.h"
-#include "tools/troupe/stall_watch.h"
 #include "tools/troupe/text_by_rank.h"
 
 namespace troupe::tool {
@@ -56,6 +56,16 @@ StatusOr<std::string> inspect_address(const plan::JobConfig& job) {
   return address;
 }
 
+// Rank 0 alone: the ledger is there, and it asks the others.
+actors::StallWatch::Setup watched(actors::Inspector& inspector, const plan::JobConfig& job, const actors::LocalReplicas& ranks) {
+  auto& leader = *ranks.jobs().front();
+  actors::StallWatch::Setup setup{.inspector = inspector, .factor = job.job.stall_factor, .least_s = job.job.stall_min_s, .last_done = leader.resumed_at(),
+                                  .folder = job.job.output, .exit_within_s = job.limits.shutdown_seconds + 10};
+  for (const auto& rank : ranks.jobs()) setup.probes.push_back(&rank->system().probes());
+  if (job.job.on_stall == plan::OnStall::kStop) setup.stop = [&leader](const Status& why) { leader.give_up(why); };
+  return setup;
+}
+
 Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, SignalWatch& signals) {
   Planned planned;
   TROUPE_ASSIGN_OR_RETURN(planned.job, plan::load_job_config(arguments.config, arguments.overrides));
@@ -82,6 +92,8 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
     world.from_leader = [&](const std::string& what, const std::string& mine) { return job_world.from_leader(what, mine); };
     world.all_ok = [&](const std::string& what, const Status& here) { return job_world.all_ok(what, here); };
   }
+  actors::StallWatch stalls;  // outlives the ranks: they may not come to their end
+  options.on_step = [&stalls](const actors::StepReport& step) { stalls.step_closed(step.step, step.step_ns); };
   TROUPE_ASSIGN_OR_RETURN(const auto ranks, actors::LocalReplicas::create(planned.job, planned.plan, world, options, job_world.transports()));
   signals.watch(*ranks);
   if (job_world.leads()) {  // the folder is ours, the memory is there
@@ -96,14 +108,16 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
     TROUPE_RETURN_IF_ERROR(inspector.listen(listen_at));
     log_info(absl::StrCat("looked into at ", listen_at, inspector.port() > 0 && listen_at.ends_with(":0") ? absl::StrCat(", which is port ", inspector.port()) : ""));
   }
+  ranks->jobs().front()->on_peer_down([&inspector](Rank rank, const Status& cause) { inspector.peer_down(rank, cause); });
   const trace::StateFile state([&ranks] {
     return text_by_rank(*ranks, [&](const trace::Snapshot& snapshot) { return trace::state_text(snapshot, trace::kStateBytesMost / ranks->jobs().size()); });
   });
   OwnDashboard dashboard(job_world.job_id(), job_world.leads() ? arguments.dashboard : "");
   ranks->start();
-  const StallWatch stalls(*ranks);
+  if (job_world.leads()) stalls.start(watched(inspector, planned.job, *ranks));
   job_world.watch([&ranks](Rank rank, const Status& cause) { ranks->jobs().front()->peer_went_down(rank, cause); });
   const Status status = ranks->wait();
+  stalls.end();
   dashboard.end(status);
   signals.end();
   job_world.end_watch();

@@ -1,5 +1,7 @@
 // A graph over processes: here each process is a thread with a transport of its own.
 #include "actors/control/job_graph.h"
+#include "actors/inspect/http.h"
+#include "actors/inspect/runtime_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,6 +86,17 @@ class Failing final : public Actor {
   void now(Fail) { fail(absl::DataLossError("a planted failure")); }
 };
 class Idle final : public Actor {};
+
+// Ends when it is told to, whoever asks it to stop.
+class Stubborn final : public Actor {
+ public:
+  struct Release {};
+  Stubborn() { on(&Stubborn::release); }
+
+ private:
+  void stop_requested() override {}
+  void release(Release) { stop(); }
+};
 
 // `build` for each rank, then all run at once; what each run gave.
 std::vector<Status> run_all(int ranks, const std::function<void(JobGraph&, int)>& build) {
@@ -190,6 +203,40 @@ TEST(JobGraph, WritesDownWhatItsActorsDoWhereALauncherAsks) {
   unsetenv(trace::kStateFileVariable);
   EXPECT_THAT(trace::read_state(path), testing::AllOf(HasSubstr("s before its end\n"), HasSubstr("failing: failed: "), HasSubstr("a planted failure")));
   unlink(path.c_str());
+}
+
+// Not after the patience: the transport has heard that it is gone, and why.
+TEST(JobGraph, WhoLooksInsideHearsAtOnceOfARankThatIsGone) {
+  comm::LocalHub hub(2);
+  const auto ours = hub.transport(Rank(0)), theirs = hub.transport(Rank(1));
+  JobGraph graph(ours.get());
+  graph.be_inspectable("5ca1ab1e");
+  const auto stubborn = graph.system().add<Stubborn>("stubborn").self();
+  Status ended;
+  std::thread here([&] { ended = graph.run(); });
+  {
+    JobGraph other(theirs.get());
+    other.system().add<Failing>("failing");
+    EXPECT_FALSE(other.run().ok());
+  }
+  const auto folder = actors::open_runtime_folder();
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  std::string socket;
+  for (const auto& card : actors::running_cards(*folder)) {
+    if (card.job == "5ca1ab1e") socket = card.socket;
+  }
+  const auto began = std::chrono::steady_clock::now();
+  std::string seen;
+  do {  // until the word of it has come
+    const auto answer = actors::http_get({.socket = socket}, "/v1/waits?patience_s=10", std::chrono::seconds(15));
+    seen = answer.ok() ? *answer : answer.status().ToString();
+  } while (seen.find("a planted failure") == std::string::npos && std::chrono::steady_clock::now() - began < std::chrono::seconds(8));
+  EXPECT_THAT(seen, HasSubstr("rank 1: silent"));
+  EXPECT_THAT(seen, HasSubstr("a planted failure"));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(8));
+  stubborn.send(Stubborn::Release{});
+  here.join();
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("a planted failure"));
 }
 
 }  // namespace

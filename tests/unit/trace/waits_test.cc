@@ -188,7 +188,7 @@ TEST(WaitGraph, LeadsFromTheLedgerToASlowLoader) {
   EXPECT_EQ(to_text(graph),
             "root: rank 0 source: running 9 for 45.000 s\n"
             "  rank 0 stage-0 waits for input from batch\n"
-            "  event 1.000000 s: OpenStep 2\n"
+            "  1.000 s ago: handled OpenStep\n"
             "from the ledger: rank 0 ledger -> rank 0 stage-0 -> rank 0 source\n");
 }
 

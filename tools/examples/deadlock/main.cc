@@ -6,7 +6,12 @@
 //   build/release/examples/deadlock                                      all three in one process
 //   troupe launch --nproc 2 -- build/release/examples/deadlock           blue in rank 1
 //   troupe inspect waits                                                 in another terminal: names the circle
+//
+// After some seconds in which nothing has gone on it names the circle by itself: 5, or as many as are given (deadlock 2).
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 
 #include "actors/control/job_graph.h"
 #include "comm/world/job_world.h"
@@ -47,13 +52,13 @@ class Passer : public Actor {
   Delivery<Token> held_;
 };
 
-Status run(troupe::comm::JobWorld& world) {
+Status run(troupe::comm::JobWorld& world, double stall_after_s) {
   const int ranks = world.place().world;
   if (ranks > 2) return absl::InvalidArgumentError("one process, or two: troupe launch --nproc 2 -- deadlock");
   if (Status status = world.enter({.ranks = ranks}); !status.ok()) return status;
 
   troupe::actors::JobGraph graph(ranks == 1 ? nullptr : world.transports().front());
-  graph.be_inspectable(world.job_id(), world.inspection_key());
+  graph.be_inspectable(world.job_id(), world.inspection_key(), std::chrono::nanoseconds(static_cast<std::int64_t>(stall_after_s * 1e9)));
   auto& system = graph.system();
   if (world.leads()) {
     auto& red = system.add<Passer>("red");
@@ -81,11 +86,16 @@ Status run(troupe::comm::JobWorld& world) {
 
 }  // namespace
 
-int main() {
+int main(int count, char** words) {
+  const double stall_after_s = count > 1 ? std::atof(words[1]) : 5;
+  if (!(stall_after_s > 0 && stall_after_s < 1e6)) {
+    std::fprintf(stderr, "deadlock: '%s' is no number of seconds\n", words[1]);
+    return 2;
+  }
   auto world = troupe::comm::JobWorld::of_this_process();
   Status status = world.status();
   if (status.ok()) {
-    status = run(**world);
+    status = run(**world, stall_after_s);
     (*world)->leave(status).IgnoreError();
   }
   if (!status.ok()) std::fprintf(stderr, "deadlock: %s\n", std::string(status.message()).c_str());

@@ -1,0 +1,67 @@
+#include "actors/inspect/stall_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/base/clock.h"
+#include "runtime/trace/json.h"
+
+namespace troupe::actors {
+namespace {
+
+using nlohmann::json;
+
+const trace::WaitGraph::Node& at(const trace::WaitGraph& graph, int node) { return graph.nodes[static_cast<std::size_t>(node)]; }
+
+json events_of(const trace::WaitGraph::Node& node) {
+  json events = json::array();
+  for (const auto& event : node.last_events) {
+    events.push_back({{"text", event.text}, {"age_s", seconds(event.at_ns)}, {"duration_s", seconds(event.duration_ns)}, {"number", event.number}});
+  }
+  return events;
+}
+
+json roots_of(const trace::WaitGraph& graph) {
+  json roots = json::array();
+  for (const int root : graph.roots) {
+    const auto& node = at(graph, root);
+    roots.push_back({{"id", id(node)}, {"rank", node.rank}, {"actor", node.actor}, {"state", node.state}, {"detail", node.detail}, {"from", node.from},
+                     {"number", node.number}, {"since_s", seconds(node.since_ns)}, {"why", root_text(node)}, {"last_events", events_of(node)}});
+  }
+  return roots;
+}
+
+}  // namespace
+
+bool is_stalled(const trace::WaitGraph& graph) {
+  if (!graph.chain.empty()) return at(graph, graph.chain.back()).state != "paused";
+  for (const auto& node : graph.nodes) {
+    if (node.actor == "ledger") return false;  // it waits for nobody: the job is held, or has ended
+  }
+  return !graph.edges.empty() || !graph.roots.empty();
+}
+
+StallReport stall_report(const Stall& stall, std::span<const trace::RankReport> ranks, const trace::WaitGraph& graph) {
+  StallReport report{.cause = trace::cause_text(graph)};
+  report.text = stall.step >= 0 ? absl::StrFormat("step %d is not closed after %.1f s", stall.step, stall.stalled_s)
+                                : absl::StrFormat("no actor has handled a message for %.1f s", stall.stalled_s);
+  if (stall.usual_s > 0) absl::StrAppend(&report.text, absl::StrFormat(" (the median step takes %.3f s)", stall.usual_s));
+  absl::StrAppend(&report.text, ": ", report.cause, "\n", trace::to_text(graph));
+
+  json collectives = json::array(), all = json::array();
+  for (const auto& rank : ranks) {
+    all.push_back(json::parse(trace::to_json(rank, true), nullptr, false));
+    for (auto row : all.back().value("collectives", json::array())) {
+      row["rank"] = rank.rank;
+      collectives.push_back(std::move(row));
+    }
+  }
+  const json whole{{"schema", trace::kSchema}, {"step", stall.step}, {"stalled_s", stall.stalled_s}, {"usual_s", stall.usual_s}, {"cause", report.cause},
+                   {"waits", json::parse(trace::to_json(graph), nullptr, false)}, {"collectives", std::move(collectives)},
+                   {"roots", roots_of(graph)}, {"ranks", std::move(all)}};
+  report.json = whole.dump(1, ' ', false, json::error_handler_t::replace);
+  return report;
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,109 @@
+// From the ledger to what holds it up, over two processes, whatever that is.
+#include <ostream>
+
+#include "tests/proc/inspect/inspect_fixture.h"
+#include "tests/proc/train/cluster.h"
+#include "tests/tool/stopped_thread.h"
+
+namespace troupe::test {
+namespace {
+
+using nlohmann::json;
+
+// One thread of one rank hangs.
+struct Hang {
+  std::string name;
+  int rank = 0;
+  std::string thread;
+  std::vector<std::string> over;  // that the chain leads over, in this order
+  std::string end;                // where it ends
+  std::string doing;              // what is said of that
+  bool pipeline = false, at_the_end = false;
+};
+void PrintTo(const Hang& hang, std::ostream* out) { *out << hang.name; }
+
+class Chain : public Inspect {
+ protected:
+  std::vector<std::string> endless(const std::vector<std::string>& more = {}) const {
+    auto words = launched(run_, 2, "job", {"--training.steps=1000000", "--lr_scheduler.total_steps=1000000", "--job.heartbeat_timeout_s=60"});
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  bool trains(ToolProcess& job) const {
+    return wait_until([&] { return steps_of(output()).size() >= 2 || !job.running(); }) && job.running();
+  }
+  std::string output() const { return run_.output("job"); }
+  json waits() const { return json_of({"inspect", "waits", "--json", "--patience", "1"}); }
+  // As it stays: asked again until it ends there.
+  json chain_to(const std::string& end) const {
+    json last;
+    EXPECT_TRUE(wait_until([&] {
+      last = waits();
+      const json chain = last.value("chain", json::array());
+      return !chain.empty() && chain.back() == end;
+    }, std::chrono::seconds(30))) << last.value("text", "") << last.dump(1);
+    return last;
+  }
+
+  TinyRun run_;
+};
+
+std::string why_of(const json& waits, const std::string& id) {
+  for (const auto& root : waits["roots"]) {
+    if (root["id"] == id) return root["why"];
+  }
+  return "";
+}
+
+class ChainOf : public Chain, public testing::WithParamInterface<Hang> {};
+
+TEST_P(ChainOf, EndsAtTheCause) {
+  const Hang& hang = GetParam();
+  const std::vector<std::string> pipeline{"--parallelism.data_parallel=1", "--parallelism.pipeline=2"};
+  ToolProcess job(endless(hang.pipeline ? pipeline : std::vector<std::string>()), folder());
+  ASSERT_TRUE(trains(job)) << job.err();
+  {
+    const pid_t thread = thread_called(pid_of_rank(output(), hang.rank), hang.thread);
+    ASSERT_GT(thread, 0);
+    const StoppedThread stopped(thread);
+    if (!stopped.stands()) GTEST_SKIP() << "skipped because a thread of a child cannot be stopped here";
+    if (hang.at_the_end) job.signal(SIGTERM);
+    const json seen = chain_to(hang.end);
+    const auto chain = seen.value("chain", std::vector<std::string>());
+    EXPECT_EQ(chain.empty() ? "" : chain.front(), "0/ledger");
+    auto at = chain.begin();
+    for (const auto& actor : hang.over) {
+      at = std::find_if(at, chain.end(), [&](const std::string& id) { return id.starts_with(actor); });
+      EXPECT_NE(at, chain.end()) << actor << " in " << testing::PrintToString(chain);
+    }
+    EXPECT_THAT(why_of(seen, hang.end), testing::StartsWith(hang.doing));
+    EXPECT_EQ(seen["cycles"], json::array()) << seen["text"].get<std::string>();
+  }
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait().exit_code, 0);
+}
+INSTANTIATE_TEST_SUITE_P(
+    , ChainOf,
+    testing::Values(Hang{.name = "Loader", .rank = 1, .thread = "loader", .over = {"1/shard-", "1/stage-0"}, .end = "1/source", .doing = "running read"},
+                    Hang{.name = "DeviceOfAReplica", .rank = 1, .thread = "compute", .over = {"1/"}, .end = "1/device", .doing = "running"},
+                    Hang{.name = "DeviceOfAStage", .rank = 0, .thread = "compute", .over = {"1/replica", "1/stage-1", "0/stage-0"}, .end = "0/device",
+                         .doing = "running", .pipeline = true},
+                    Hang{.name = "Metrics", .rank = 0, .thread = "metrics", .over = {}, .end = "0/reporter", .doing = "running metrics"},
+                    Hang{.name = "DiskOfACheckpoint", .rank = 1, .thread = "storage", .over = {"0/checkpoint-writer"}, .end = "1/checkpoint-writer",
+                         .doing = "running file", .at_the_end = true}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_F(Chain, EndsAtAStoppedRank) {
+  ToolProcess job(endless(), folder());
+  ASSERT_TRUE(trains(job)) << job.err();
+  const pid_t pid = pid_of_rank(output(), 1);
+  ASSERT_TRUE(signal_process(pid, SIGSTOP));
+  const json seen = chain_to("1/");
+  EXPECT_THAT(why_of(seen, "1/"), testing::StartsWith("silent"));
+  ASSERT_TRUE(signal_process(pid, SIGCONT));
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait().exit_code, 0);
+}
+
+}  // namespace
+}  // namespace troupe::test
