@@ -35,9 +35,10 @@ json roots_of(const trace::WaitGraph& graph) {
 }  // namespace
 
 bool is_stalled(const trace::WaitGraph& graph) {
-  if (!graph.chain.empty()) return at(graph, graph.chain.back()).state != "paused";
   for (const auto& node : graph.nodes) {
-    if (node.actor == "ledger") return false;  // it waits for nobody: the job is held, or has ended
+    if (node.state == trace::key(trace::State::kPaused)) return false;
+    // it waits for nobody: the job is held, or has ended
+    if (node.actor == "ledger" && !node.state.starts_with("waiting") && node.state != trace::key(trace::State::kHandling)) return false;
   }
   return !graph.edges.empty() || !graph.roots.empty();
 }

@@ -19,14 +19,14 @@ struct Stall {
 };
 
 struct StallReport {
-  std::string cause;  // one line: whom all wait for
-  std::string text;   // for people
-  std::string json;   // README.md
+  std::string cause{};  // one line: whom all wait for
+  std::string text{};   // for people
+  std::string json{};   // README.md
 };
 // `graph`: of `ranks`, with the last events of those at the bottom.
 StallReport stall_report(const Stall& stall, std::span<const trace::RankReport> ranks, const trace::WaitGraph& graph);
 
-// Somebody waits, or a rank is silent, and it is not because somebody outside has paused what others wait for.
+// Somebody waits, or a rank is silent, and nobody has paused an actor: then things stand still because they should.
 bool is_stalled(const trace::WaitGraph& graph);
 
 }  // namespace troupe::actors

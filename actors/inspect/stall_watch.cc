@@ -19,9 +19,9 @@ constexpr std::size_t kRootsWithEvents = 3;
 
 std::chrono::nanoseconds in_ns(double seconds) { return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)); }
 
-std::int64_t handled_of(const trace::RankReport& report) {
+std::int64_t handled_of(const trace::Snapshot& snapshot) {
   std::int64_t handled = 0;
-  for (const auto& actor : report.snapshot.actors) handled += actor.handled;
+  for (const auto& actor : snapshot.actors) handled += actor.handled;
   return handled;
 }
 
@@ -71,7 +71,7 @@ double StallWatch::usual_s() const {
 
 std::int64_t StallWatch::handled() const {
   std::int64_t handled = 0;
-  for (const auto* probes : setup_->probes) handled += handled_of({.snapshot = probes->snapshot()});
+  for (const auto* probes : setup_->probes) handled += handled_of(probes->snapshot());
   return handled;
 }
 
@@ -137,7 +137,7 @@ bool StallWatch::is_left_to_others(const std::vector<trace::RankReport>& ranks) 
   return std::ranges::any_of(ranks, [&](const trace::RankReport& before) {
     if (!before.answered || before.rank >= setup_->rank) return false;
     const auto now = std::ranges::find(again, before.rank, &trace::RankReport::rank);
-    return now != again.end() && now->answered && handled_of(*now) == handled_of(before);
+    return now != again.end() && now->answered && handled_of(now->snapshot) == handled_of(before.snapshot);
   });
 }
 

@@ -17,6 +17,7 @@ ParameterShard::ParameterShard(Setup setup) : setup_(std::move(setup)), step_(se
   on(&ParameterShard::decided);
   on(&ParameterShard::snapshot_requested);
   on(&ParameterShard::task_done);
+  on(&ParameterShard::norm_reached);
 }
 
 void ParameterShard::connect_to(actor::Ref device, actor::Ref replica, actor::Ref writer, actor::Ref replicas, actor::Ref across) {
@@ -39,7 +40,7 @@ void ParameterShard::started() {
 
 void ParameterShard::show_state() {
   using trace::State;
-  if (task_) {
+  if (task_ || measuring_) {
     set_state(State::kReady, {}, -1, device_name_);
   } else if (!reducing_.empty()) {
     const auto& [id, sum] = *reducing_.begin();
@@ -225,8 +226,16 @@ void ParameterShard::task_done(TaskDone message) {
   if (work == Work::kPublish || work == Work::kUpdate) {
     updated_ = message.done;
     send(replica_, ShardUpdated{step_, setup_.layout.block});
+  } else if (work == Work::kNorm) {
+    measuring_ = true;
+    setup_.compute.notify([shard = self()](StreamContext&) { shard.send(NormReached{}); });
   }
   start_next();
+  show_state();
+}
+
+void ParameterShard::norm_reached(NormReached) {
+  measuring_ = false;
   show_state();
 }
 

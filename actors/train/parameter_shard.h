@@ -82,6 +82,8 @@ class ParameterShard : public actor::Actor {
     task::Task<> body;
     Work work;
   };
+  // The device has measured the norm.
+  struct NormReached {};
   void started() override;
   void gradient_ready(BlockGradientReady message);
   void gradient_in_room(GradientInRoom message);
@@ -89,6 +91,7 @@ class ParameterShard : public actor::Actor {
   void decided(StepDecided message);
   void snapshot_requested(SnapshotRequested message);
   void task_done(TaskDone message);
+  void norm_reached(NormReached message);
   void run(task::Task<> body, Work work);
   void start_next();
   void show_state();
@@ -123,6 +126,7 @@ class ParameterShard : public actor::Actor {
   std::map<comm::OperationId, Sum> reducing_;
   std::optional<comm::OperationId> joining_;  // both uses, between two processes
   int uses_summed_ = 0;
+  bool measuring_ = false;  // its norm, on the device
   bool summed_ = false;     // the step's gradient is complete, and its norm being measured
   std::optional<StepDecided> early_decision_;
   device::Event updated_;   // the last update on the compute stream

@@ -20,6 +20,7 @@ Stage::Stage(Setup setup)
       gradient_rooms_(std::move(setup.gradient_rooms)) {
   on(&Stage::task_done);
   on(&Stage::share_ended);
+  on(&Stage::pass_reached);
   activation_out.on_credit(&Stage::credit_came);
   gradient_out.on_credit(&Stage::credit_came);
   evaluation_out.on_credit(&Stage::credit_came);
@@ -182,7 +183,14 @@ bool Stage::start_close() {
   return true;
 }
 
+void Stage::pass_reached(PassReached) {
+  --unreached_;
+  show_state();
+}
+
 void Stage::task_done(TaskDone message) {
+  ++unreached_;
+  stream_.notify([stage = self()](device::StreamContext&) { stage.send(PassReached{}); });
   switch (static_cast<Pass>(message.token)) {
     case Pass::kForward: forward_done(message.done); break;
     case Pass::kBackward: backward_done(message.done); break;
@@ -221,7 +229,7 @@ void Stage::evaluation_done(const device::Event& done) {
 
 void Stage::show_state() {
   using trace::State;
-  if (forward_ || backward_ || evaluation_ || close_) {
+  if (forward_ || backward_ || evaluation_ || close_ || unreached_ > 0) {
     set_state(State::kReady, {}, -1, names_.device);
   } else if (!in_flight_.empty() && !shape_.first() && !gradient_out.ready() && (shape_.last() || !gradients_.empty())) {
     set_state(State::kWaitingForCredit, gradient_out.trace_name());

@@ -76,6 +76,8 @@ class Stage : public actor::Actor {
   class GradientPlace;
   enum class Pass : std::uint64_t { kForward, kBackward, kEvaluation, kClose };
 
+  // The device has done all of a pass that was enqueued.
+  struct PassReached {};
   void started() override;
   void batch_arrived(actor::Delivery<Batch> delivery);
   void activation_arrived(actor::Delivery<Activation> delivery);
@@ -84,6 +86,7 @@ class Stage : public actor::Actor {
   void evaluation_arrived(actor::Delivery<Activation> delivery);
   void credit_came();
   void share_ended(ShareEnded message);
+  void pass_reached(PassReached message);
   void task_done(TaskDone message);
 
   void start_what_can();
@@ -135,6 +138,7 @@ class Stage : public actor::Actor {
   std::deque<std::unique_ptr<Flight>> in_flight_;    // forward started, in order
   std::unique_ptr<Flight> evaluating_, closing_;
   std::unique_ptr<DeviceTask> forward_, backward_, evaluation_, close_;
+  int unreached_ = 0;                              // passes that are enqueued and not done on the device
   std::optional<ShareEnded> share_;                 // told, and not all of it computed yet
   std::int32_t computed_ = 0;                       // micro-batches of the step
   Flight* forwarding_ = nullptr;

@@ -103,7 +103,7 @@ class TrainingJob {
   void peer_went_down(Rank rank, const Status& cause);
 
   // From any thread after start(): the job ends with `cause`.
-  void give_up(const Status& cause) { replica_.send(PeerWentDown{rank_, cause}); }
+  void give_up(const Status& cause) { peer_went_down(rank_, cause); }
   // Before start(). Called on the transport's progress thread, until wait() has returned.
   void on_peer_down(std::function<void(Rank, const Status& cause)> tell) { tell_peer_down_ = std::move(tell); }
 

@@ -84,8 +84,8 @@ TEST_P(ChainOf, EndsAtTheCause) {
 }
 INSTANTIATE_TEST_SUITE_P(
     , ChainOf,
-    testing::Values(Hang{.name = "Loader", .rank = 1, .thread = "loader", .over = {"1/shard-", "1/stage-0"}, .end = "1/source", .doing = "running read"},
-                    Hang{.name = "DeviceOfAReplica", .rank = 1, .thread = "compute", .over = {"1/"}, .end = "1/device", .doing = "running"},
+    testing::Values(Hang{.name = "Loader", .rank = 1, .thread = "loader", .over = {"1/replica", "1/stage-0"}, .end = "1/source", .doing = "running read"},
+                    Hang{.name = "DeviceOfAReplica", .rank = 1, .thread = "compute", .over = {"1/replica"}, .end = "1/device", .doing = "running"},
                     Hang{.name = "DeviceOfAStage", .rank = 0, .thread = "compute", .over = {"1/replica", "1/stage-1", "0/stage-0"}, .end = "0/device",
                          .doing = "running", .pipeline = true},
                     Hang{.name = "Metrics", .rank = 0, .thread = "metrics", .over = {}, .end = "0/reporter", .doing = "running metrics"},
