@@ -1,6 +1,7 @@
 #include "actors/control/job_graph.h"
 
 #include "actors/control/end_meeting.h"
+#include "actors/inspect/stall_watch.h"
 #include "runtime/base/check.h"
 #include "runtime/device/host_stream.h"
 #include "runtime/trace/state_file.h"
