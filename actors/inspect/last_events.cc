@@ -8,14 +8,14 @@
 namespace troupe::actors {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 constexpr const char* kKinds[] = {"handled", "state", "mark", "dead_letter", "ended"};  // of EventKind
 
 }  // namespace
 
 std::string last_events_json(const trace::ProbeRegistry& probes, const std::string& actor) {
-  json events = json::array();
+  Json events = Json::array();
   const auto probe = probes.find(actor);
   if (!probe) return events.dump();
   auto rows = probe->events_since(0, probes.texts()).rows;
@@ -25,13 +25,13 @@ std::string last_events_json(const trace::ProbeRegistry& probes, const std::stri
     events.push_back({{"kind", kKinds[static_cast<std::size_t>(row.kind)]}, {"text", row.text}, {"age_s", seconds(now_ns - row.at_ns)},
                       {"duration_s", seconds(row.duration_ns)}, {"number", row.number}});
   }
-  return events.dump(-1, ' ', false, json::error_handler_t::replace);
+  return events.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::vector<trace::EventRow> last_events_from_json(std::string_view text) {
   std::vector<trace::EventRow> rows;
-  const json events = json::parse(text, nullptr, false);
-  for (const auto& event : events.is_array() ? events : json::array()) {
+  const Json events = Json::parse(text, nullptr, false);
+  for (const auto& event : events.is_array() ? events : Json::array()) {
     const auto number = [&event](const char* key) { return event.is_object() && event.contains(key) && event[key].is_number() ? event[key].get<double>() : 0; };
     const auto word = [&event](const char* key) {
       return event.is_object() && event.contains(key) && event[key].is_string() ? event[key].get<std::string>() : "";

@@ -10,20 +10,20 @@
 namespace troupe::actors {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 const trace::WaitGraph::Node& at(const trace::WaitGraph& graph, int node) { return graph.nodes[static_cast<std::size_t>(node)]; }
 
-json events_of(const trace::WaitGraph::Node& node) {
-  json events = json::array();
+Json events_of(const trace::WaitGraph::Node& node) {
+  Json events = Json::array();
   for (const auto& event : node.last_events) {
     events.push_back({{"text", event.text}, {"age_s", seconds(event.at_ns)}, {"duration_s", seconds(event.duration_ns)}, {"number", event.number}});
   }
   return events;
 }
 
-json roots_of(const trace::WaitGraph& graph) {
-  json roots = json::array();
+Json roots_of(const trace::WaitGraph& graph) {
+  Json roots = Json::array();
   for (const int root : graph.roots) {
     const auto& node = at(graph, root);
     roots.push_back({{"id", id(node)}, {"rank", node.rank}, {"actor", node.actor}, {"state", node.state}, {"detail", node.detail}, {"from", node.from},
@@ -50,18 +50,18 @@ StallReport stall_report(const Stall& stall, std::span<const trace::RankReport> 
   if (stall.usual_s > 0) absl::StrAppend(&report.text, absl::StrFormat(" (the median step takes %.3f s)", stall.usual_s));
   absl::StrAppend(&report.text, ": ", report.cause, "\n", trace::to_text(graph));
 
-  json collectives = json::array(), all = json::array();
+  Json collectives = Json::array(), all = Json::array();
   for (const auto& rank : ranks) {
-    all.push_back(json::parse(trace::to_json(rank, true), nullptr, false));
-    for (auto row : all.back().value("collectives", json::array())) {
+    all.push_back(Json::parse(trace::to_json(rank, true), nullptr, false));
+    for (auto row : all.back().value("collectives", Json::array())) {
       row["rank"] = rank.rank;
       collectives.push_back(std::move(row));
     }
   }
-  const json whole{{"schema", trace::kSchema}, {"step", stall.step}, {"stalled_s", stall.stalled_s}, {"usual_s", stall.usual_s}, {"cause", report.cause},
-                   {"waits", json::parse(trace::to_json(graph), nullptr, false)}, {"collectives", std::move(collectives)},
+  const Json whole{{"schema", trace::kSchema}, {"step", stall.step}, {"stalled_s", stall.stalled_s}, {"usual_s", stall.usual_s}, {"cause", report.cause},
+                   {"waits", Json::parse(trace::to_json(graph), nullptr, false)}, {"collectives", std::move(collectives)},
                    {"roots", roots_of(graph)}, {"ranks", std::move(all)}};
-  report.json = whole.dump(1, ' ', false, json::error_handler_t::replace);
+  report.json = whole.dump(1, ' ', false, Json::error_handler_t::replace);
   return report;
 }
 
