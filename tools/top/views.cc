@@ -29,7 +29,7 @@ std::string bytes(const json& row, const char* key) {
   if (!row.contains(key)) return "-";
   const double value = number(row, key);
   for (const auto& [unit, size] : {std::pair("GiB", std::exp2(30)), {"MiB", std::exp2(20)}, {"KiB", std::exp2(10)}}) {
-    if (value >= size) return absl::StrFormat(value >= 100 * size ? "%.0f %s" : "%.1f %s", value / size, unit);
+    if (value >= size) return absl::StrFormat("%.*f %s", value >= 100 * size ? 0 : 1, value / size, unit);
   }
   return absl::StrFormat("%.0f B", value);
 }
@@ -169,9 +169,10 @@ std::string training_text(const json& training) {
     if (has(key)) parts.push_back(text);
   };
   add("step", absl::StrCat("step ", count(training, "step"), has("steps") ? absl::StrCat("/", count(training, "steps")) : ""));
+  if (training.contains("loss") && training["loss"].is_null() && number(training, "step") > 0) parts.emplace_back("loss none!");  // nor a number
   add("loss", absl::StrFormat("loss %.4g", number(training, "loss")));
   add("tokens_per_s", absl::StrCat(short_number(number(training, "tokens_per_s")), " tokens/s"));
-  add("mfu_ratio", absl::StrFormat("mfu %.3g%%", number(training, "mfu_ratio") * 100));
+  if (number(training, "mfu_ratio") > 0) add("mfu_ratio", absl::StrFormat("mfu %.3g%%", number(training, "mfu_ratio") * 100));
   add("step_s", absl::StrCat("a step ", age(training, "step_s")));
   // What has held up the last step, and whether the open one takes long.
   if (number(training, "data_wait_s") > 0.01 * number(training, "step_s")) add("data_wait_s", absl::StrCat("waits for data ", age(training, "data_wait_s")));
@@ -210,7 +211,7 @@ std::string short_number(double value) {
   if (size >= 1e9) return absl::StrFormat("%.1fG", value / 1e9);
   if (size >= 1e6) return absl::StrFormat("%.1fM", value / 1e6);
   if (size >= 1e4) return absl::StrFormat("%.1fk", value / 1e3);
-  return absl::StrFormat(size >= 99.95 || value == std::floor(value) ? "%.0f" : "%.1f", value);
+  return absl::StrFormat("%.*f", size >= 99.95 || value == std::floor(value) ? 0 : 1, value);
 }
 
 }  // namespace troupe::top

@@ -66,7 +66,8 @@ Status jobs(const JobsArguments& arguments);
 struct InspectArguments {
   std::vector<std::string> words;  // [JOB] VIEW [NAME]
   bool json = false;
-  std::string top;                 // depth, age, busy
+  std::string top;                 // depth, age, busy, growth
+  std::string state, actor;        // of these only
   int rank = -1;                   // of this only
   double patience_s = 1;           // ranks may take to answer
   ContactArguments contact;        // its job is among the words

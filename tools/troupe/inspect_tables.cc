@@ -17,13 +17,18 @@ namespace {
 using nlohmann::json;
 
 std::string actors_text(const json& answer) {
+  const json& actors = rows_of(answer, "actors");
+  const bool grows = std::ranges::any_of(actors, [](const json& actor) { return actor.contains("growth_per_s"); });
   std::vector<std::vector<std::string>> rows;
-  for (const auto& actor : rows_of(answer, "actors")) {
+  for (const auto& actor : actors) {
     const bool waits = number(actor, "depth") > 0;
     rows.push_back({count(actor, "rank"), word(actor, "name"), state_of(actor), age(actor, "since_s"), count(actor, "depth"), count(actor, "depth_max"),
                     waits ? age(actor, "oldest_s") : "-", count(actor, "handled"), age(actor, "handling_s")});
+    if (grows) rows.back().push_back(absl::StrFormat("%+.1f", number(actor, "growth_per_s")));
   }
-  return table({{"RANK", true}, {"ACTOR"}, {"STATE"}, {"SINCE", true}, {"DEPTH", true}, {"MOST", true}, {"OLDEST", true}, {"HANDLED", true}, {"BUSY", true}}, rows);
+  std::vector<Column> columns{{"RANK", true}, {"ACTOR"}, {"STATE"}, {"SINCE", true}, {"DEPTH", true}, {"MOST", true}, {"OLDEST", true}, {"HANDLED", true}, {"BUSY", true}};
+  if (grows) columns.push_back({"GROWTH/S", true});
+  return table(columns, rows);
 }
 
 std::string edges_text(const json& answer) {
@@ -33,6 +38,32 @@ std::string edges_text(const json& answer) {
                     count(edge, "held"), count(edge, "sent")});
   }
   return table({{"RANK", true}, {"FROM"}, {"TO"}, {"CREDITS", true}, {"FREE", true}, {"QUEUED", true}, {"HELD", true}, {"SENT", true}}, rows);
+}
+
+std::string streams_text(const json& answer) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& stream : rows_of(answer, "streams")) {
+    const std::string running = word(stream, "running");
+    rows.push_back({count(stream, "rank"), word(stream, "name"), word(stream, "kind"), absl::StrFormat("%.0f %%", 100 * number(stream, "busy_ratio")), count(stream, "queued"),
+                    count(stream, "done"), running.empty() ? "-" : running, running.empty() ? "-" : age(stream, "running_s")});
+  }
+  return table({{"RANK", true}, {"STREAM"}, {"KIND"}, {"BUSY", true}, {"QUEUED", true}, {"DONE", true}, {"RUNNING"}, {"FOR", true}}, rows);
+}
+
+// Of the ranks' whole reports: messages that nobody will handle, of actors that live and of those that have ended.
+std::string dead_text(const json& answer) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& report : rows_of(answer, "ranks")) {
+    const auto add = [&](const json& actor, const std::string& state) {
+      for (const auto& letter : rows_of(actor, "dead_letters"))
+        rows.push_back({count(report, "rank"), word(actor, "name"), state, word(letter, "type"), absl::StrReplaceAll(word(letter, "reason"), {{"_", " "}}), count(letter, "count")});
+    };
+    for (const auto& actor : rows_of(report, "actors")) add(actor, state_of(actor));
+    for (const auto& ended : rows_of(report, "tombstones"))
+      add(ended, absl::StrCat("ended ", duration(std::max(0.0, number(report, "probe_s") - number(ended, "ended_s"))), " ago: ", word(ended, "cause")));
+  }
+  if (rows.empty()) return "no dead letters\n";
+  return table({{"RANK", true}, {"ACTOR"}, {"STATE"}, {"DEAD LETTER"}, {"WHY"}, {"COUNT", true}}, rows);
 }
 
 std::string collectives_text(const json& answer) {
@@ -118,11 +149,13 @@ std::string mailbox_text(const json& answer) {
                                   count(actor, "dead"), " dead + ", count(actor, "depth"), " waiting\n");
   const std::string in_mailbox = times_text(actor, "in_mailbox_s"), in_handler = times_text(actor, "in_handler_s");
   if (!in_mailbox.empty()) absl::StrAppend(&text, "waited: ", in_mailbox, "; handled in: ", in_handler, "\n");
-  std::vector<std::vector<std::string>> waiting, handled;
+  std::vector<std::vector<std::string>> waiting, handled, dead;
   for (const auto& message : rows_of(actor, "waiting")) waiting.push_back({word(message, "type"), age(message, "age_s")});
   for (const auto& message : rows_of(actor, "messages")) handled.push_back({word(message, "type"), count(message, "handled"), age(message, "handling_s")});
   if (!waiting.empty()) absl::StrAppend(&text, "\n", table({{"WAITS, OLDEST FIRST"}, {"AGE", true}}, waiting));
   if (!handled.empty()) absl::StrAppend(&text, "\n", table({{"MESSAGE"}, {"HANDLED", true}, {"BUSY", true}}, handled));
+  for (const auto& letter : rows_of(actor, "dead_letters")) dead.push_back({word(letter, "type"), absl::StrReplaceAll(word(letter, "reason"), {{"_", " "}}), count(letter, "count")});
+  if (!dead.empty()) absl::StrAppend(&text, "\n", table({{"DEAD LETTER"}, {"WHY"}, {"COUNT", true}}, dead));
   return text;
 }
 
@@ -157,18 +190,18 @@ std::string inspect_text(const std::string& view, const json& answer) {
                      : view == "job"         ? job_text(answer)
                      : view == "config"      ? config_text(answer)
                      : view == "edges"       ? edges_text(answer)
+                     : view == "streams"     ? streams_text(answer)
                      : view == "collectives" ? collectives_text(answer)
+                     : view == "dead"        ? dead_text(answer)
                      : view == "mailbox"     ? mailbox_text(answer)
                      : view == "peek"        ? peek_text(answer)
                      : view == "compute"     ? compute_text(answer)
                                              : absl::StrCat(absl::StripSuffix(word(answer, "text"), "\n"), "\n");
+  for (const auto& report : rows_of(answer, view == "dead" ? "ranks" : "")) {
+    if (report.contains("answered") && report["answered"] == false) absl::StrAppend(&text, "rank ", count(report, "rank"), " did not answer: ", word(report, "error"), "\n");
+  }
   for (const auto& silent : rows_of(answer, "unanswered")) absl::StrAppend(&text, "rank ", count(silent, "rank"), " did not answer: ", word(silent, "error"), "\n");
   return text;
-}
-
-void sort_actors(json& actors, const std::string& by) {
-  const char* key = by == "depth" ? "depth" : by == "age" ? "oldest_s" : "handling_s";
-  if (actors.is_array()) std::stable_sort(actors.begin(), actors.end(), [&](const json& a, const json& b) { return number(a, key) > number(b, key); });
 }
 
 }  // namespace troupe::tool

@@ -8,7 +8,5 @@
 namespace troupe::tool {
 
 std::string inspect_text(const std::string& view, const nlohmann::json& answer);
-// Those with the most first. `by`: depth, age (of the oldest message) or busy (time in handlers).
-void sort_actors(nlohmann::json& actors, const std::string& by);
 
 }  // namespace troupe::tool

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu.h"
+#include "tools/troupe/actor_rows.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/usage.h"
 
@@ -149,10 +150,12 @@ void declare_contact(CLI::App& app, ContactArguments& a) {
 }
 
 void declare_inspect(CLI::App& app, InspectArguments& a) {
-  app.add_option("what", a.words, "[JOB] job | actors | mailbox NAME | peek NAME | edges | waits | collectives | compute | config")->required();
+  app.add_option("what", a.words, "[JOB] job | actors | mailbox NAME | peek NAME | edges | streams | waits | collectives | compute | dead | config")->required();
   app.add_flag("--json", a.json, "all there is, as JSON");
-  app.add_option("--top", a.top, "sort actors by depth of their mailbox, age of the oldest message, or busy time")
-      ->check(allowed("depth, age or busy", [](const std::string& text) { return text == "depth" || text == "age" || text == "busy"; }));
+  app.add_option("--top", a.top, "those first with the most messages that wait (depth), the oldest one (age), the most time in handlers (busy), or the fastest growing mailbox (growth: looks for a second)")
+      ->check(one_of("depth, age, busy or growth", kTops));
+  app.add_option("--state", a.state, "actors in this state only, such as waiting, waiting-for-credit or running,ready")->check(some("a state, or several separated by commas, such as waiting,running"));
+  app.add_option("--actor", a.actor, "of this actor only: NAME, RANK/NAME, how it begins, or a pattern such as 'stage-*'")->check(some("the name of an actor, or a pattern such as 'stage-*'"));
   app.add_option("--rank", a.rank, "of this rank only")->check(kNotNegative);
   app.add_option("--patience", a.patience_s, "seconds that ranks may take to answer")->capture_default_str()->check(allowed("a number from 0.01 to 10", [](const std::string& text) {
         double value = 0;

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/inspect/http.h"
-#include "runtime/base/clock.h"
 #include "tools/top/poller.h"
 #include "tools/top/screen.h"
 #include "tools/troupe/commands.h"

@@ -34,6 +34,12 @@ inline CLI::Validator number(std::int64_t least, std::int64_t most) {
 inline CLI::Validator some(const std::string& what) {
   return allowed(what, [](const std::string& text) { return !text.empty(); });
 }
+inline CLI::Validator one_of(const std::string& what, const std::vector<std::string>& names) {
+  return CLI::Validator([=](std::string& text) {
+    const bool is_one = std::ranges::find(names, text) != names.end();
+    return is_one ? "" : absl::StrCat("'", text, "' is not ", what, did_you_mean(text, names));
+  }, "");
+}
 inline const CLI::Validator kPositive = whole(1, std::numeric_limits<int>::max()), kNotNegative = whole(0, std::numeric_limits<int>::max());
 
 inline std::string name_of(const CLI::App& command) {  // "troupe data prepare"

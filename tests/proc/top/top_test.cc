@@ -21,7 +21,8 @@ class Top : public Inspect {
 
 std::size_t widest_line(const std::string& screen) {
   std::size_t widest = 0;
-  for (const auto line : absl::StrSplit(screen, '\n')) widest = std::max(widest, line.size());
+  const std::vector<std::string> lines = absl::StrSplit(screen, '\n');
+  for (const auto& line : lines) widest = std::max(widest, line.size());
   return widest;
 }
 
