@@ -101,10 +101,6 @@ void add_growth(json& actors, const json& earlier, double seconds) {
   }
 }
 
-bool has_growth(const json& actors) {
-  return std::ranges::any_of(actors, [](const json& row) { return row.contains("growth_per_s"); });
-}
-
 void sort_actors(json& actors, const std::string& by) {
   const char* key = by == "depth" ? "depth" : by == "age" ? "oldest_s" : by == "growth" ? "growth_per_s" : "handling_s";
   // An actor that nothing waits for has no oldest message.

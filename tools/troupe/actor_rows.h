@@ -24,7 +24,6 @@ Status choose_actors(nlohmann::json& rows, const std::string& pattern);
 
 // From an earlier look at the same actors, seconds before; rows that have it already keep it.
 void add_growth(nlohmann::json& actors, const nlohmann::json& earlier, double seconds);
-bool has_growth(const nlohmann::json& actors);
 // Those with the most first. `by`: depth, age (of the oldest message that waits), busy (time in handlers, ever) or growth (of the mailbox).
 void sort_actors(nlohmann::json& actors, const std::string& by);
 

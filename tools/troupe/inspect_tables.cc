@@ -18,7 +18,7 @@ using nlohmann::json;
 
 std::string actors_text(const json& answer) {
   const json& actors = rows_of(answer, "actors");
-  const bool grows = std::ranges::any_of(actors, [](const json& actor) { return actor.contains("growth_per_s"); });
+  const bool grows = word(answer, "sorted_by") == "growth";
   std::vector<std::vector<std::string>> rows;
   for (const auto& actor : actors) {
     const bool waits = number(actor, "depth") > 0;
