@@ -191,10 +191,7 @@ StatusOr<std::string> config_view(const Asked& asked, Replies replies) {
 
 StatusOr<std::string> metrics_view(const Asked& asked, Replies replies) {
   const auto reports = reports_of(replies);
-  const auto graph = trace::wait_graph(reports);
-  // Of a job of one rank nobody waits for another.
-  const int straggler = reports.size() < 2 || graph.chain.empty() ? -1 : graph.nodes[static_cast<std::size_t>(graph.chain.back())].rank;
-  return trace::to_prometheus({.run = asked.card.job, .output = asked.card.output, .started_unix_s = asked.card.started_unix_s}, reports, straggler);
+  return trace::to_prometheus({.run = asked.card.job, .output = asked.card.output, .started_unix_s = asked.card.started_unix_s}, reports);
 }
 
 }  // namespace troupe::actors

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/trace/straggler.h"
 
 namespace troupe::trace {
 namespace {
@@ -118,6 +119,18 @@ void add_ranks(Page& page, std::span<const RankReport> reports) {
   }
 }
 
+void add_streams(Page& page, std::span<const RankReport> reports) {
+  auto& busy = page.counter("stream_busy_seconds_total", "Time that the stream has worked.");
+  auto& queued = page.gauge("stream_queued_operations", "Operations that wait in the stream.");
+  for (const auto& report : reports) {
+    for (const auto& stream : report.streams) {
+      const MetricLabels labels{{"rank", absl::StrCat(report.rank)}, {"stream", stream.name}};
+      busy.add(labels, in_seconds_of(stream.busy_ns));
+      queued.add(labels, stream.queued);
+    }
+  }
+}
+
 void add_actors(Page& page, std::span<const RankReport> reports) {
   auto& depth = page.gauge("mailbox_depth", "Messages in the actor's mailbox.");
   auto& oldest = page.gauge("mailbox_oldest_seconds", "Age of the oldest message in the actor's mailbox.");
@@ -196,13 +209,15 @@ void add_training(Page& page, const TrainingRow& training) {
 
 }  // namespace
 
-std::string to_prometheus(const JobLabels& job, std::span<const RankReport> reports, int straggler) {
+std::string to_prometheus(const JobLabels& job, std::span<const RankReport> reports) {
   Page page;
   page.gauge("job_info", "The job; its value is always 1.").add({{"run", job.run}, {"output", job.output}}, std::int64_t{1});
   page.gauge("start_time_seconds", "When the job was started, since 1970.").add({}, job.started_unix_s);
-  page.gauge("straggler_rank", "The rank that the others wait for; -1: none.").add({}, std::int64_t{straggler});
+  const auto straggler = find_straggler(reports);
+  page.gauge("straggler_rank", "The rank that computes slower than those with the same work; -1: none.").add({}, std::int64_t{straggler ? straggler->rank : -1});
   auto& restarts = page.counter("restarts_total", "How often something was started again: the job from a checkpoint, actors by their supervisor.");
   add_ranks(page, reports);
+  add_streams(page, reports);
   add_actors(page, reports);
   add_edges(page, reports);
   std::int64_t actors = 0;

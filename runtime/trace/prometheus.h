@@ -1,6 +1,6 @@
 // The reports of a job's ranks in Prometheus's text format (0.0.4): what /metrics serves. actors/inspect/README.md has the list of metrics.
 //
-// Threads: any; pure. Values are those of the reports (SCHEMA.md), times in seconds. Limits: a series for each rank, actor and edge, nothing
+// Threads: any; pure. Values are those of the reports (SCHEMA.md), times in seconds. Limits: a series for each rank, stream, actor and edge, nothing
 // else that grows; what has the same labels twice is added up, for one such pair makes Prometheus refuse all.
 // Invariants: every value is the JSON's (Prometheus.HasTheValuesOfTheReport), whatever names actors have (Prometheus.EscapesNamesOfAnyBytes).
 #pragma once
@@ -17,7 +17,6 @@ struct JobLabels {
   double started_unix_s = 0;
 };
 
-// `straggler`: the rank that the others wait for, -1: none.
-std::string to_prometheus(const JobLabels& job, std::span<const RankReport> reports, int straggler);
+std::string to_prometheus(const JobLabels& job, std::span<const RankReport> reports);
 
 }  // namespace troupe::trace

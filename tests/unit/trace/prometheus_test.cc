@@ -29,6 +29,7 @@ std::vector<RankReport> ranks_to_scrape() {
   first.snapshot.edges.push_back({.name = "a.out -> b.in", .capacity = 4, .free = 1, .sent = 19, .bytes = 12'345'678'901});
   first.snapshot.edges.push_back({.name = "a.out -> b.in", .capacity = 2, .free = 2, .sent = 1, .bytes = 9});
   first.collectives.push_back({.group = "replicas"});
+  first.streams.push_back({.name = "compute", .busy_ns = 12'500'000'000, .queued = 7});
   first.training = {.step = 11, .steps = 100, .steps_here = 6, .loss = 2.345678901234, .grad_norm = 0.1, .validation_loss = 2.5, .validation_step = 10,
                     .learning_rate = 3e-4, .tokens = 7'000, .tokens_here = 6'000, .effective_tokens = 5'900, .mfu_ratio = 0.42,
                     .step_open_ns = 25'000'000, .wall_ns = 90'000'000'000, .useful_ns = 80'000'000'000, .goodput_ratio = 0.875,
@@ -51,7 +52,7 @@ std::map<std::string, std::string> samples_of(const std::string& page) {
 }
 
 TEST(Prometheus, HasTheValuesOfTheReport) {
-  const auto page = samples_of(to_prometheus(kMetricsJob, ranks_to_scrape(), 1));
+  const auto page = samples_of(to_prometheus(kMetricsJob, ranks_to_scrape()));
   const std::map<std::string, std::string> expected{
       {"troupe_loss", "2.345678901234"},
       {"troupe_grad_norm", "0.1"},
@@ -67,7 +68,9 @@ TEST(Prometheus, HasTheValuesOfTheReport) {
       {"troupe_skipped_steps_total", "1"},
       {"troupe_restarts_total{domain=\"job\"}", "1"},
       {"troupe_restarts_total{domain=\"actor\"}", "1"},
-      {"troupe_straggler_rank", "1"},
+      {"troupe_straggler_rank", "-1"},
+      {"troupe_stream_busy_seconds_total{rank=\"0\",stream=\"compute\"}", "12.5"},
+      {"troupe_stream_queued_operations{rank=\"0\",stream=\"compute\"}", "7"},
       {"troupe_rank_up{rank=\"0\"}", "1"},
       {"troupe_rank_up{rank=\"1\"}", "0"},
       {"troupe_memory_bytes{rank=\"0\"}", "5000000001"},
@@ -90,26 +93,36 @@ TEST(Prometheus, HasTheValuesOfTheReport) {
 }
 
 TEST(Prometheus, EscapesNamesOfAnyBytes) {
-  const auto page = samples_of(to_prometheus(kMetricsJob, ranks_to_scrape(), -1));
+  const auto page = samples_of(to_prometheus(kMetricsJob, ranks_to_scrape()));
   EXPECT_EQ(page.at("troupe_mailbox_depth{rank=\"0\",actor=\"odd \\\"name\\\"\\\\ in\\ntwo lines \xc3\xa9\"}"), "9");
   EXPECT_EQ(page.at("troupe_job_info{run=\"0123abcd\",output=\"/runs/\\\"a\\\"\\n\\\\b\"}"), "1");
 }
 
 // Two series of one name make Prometheus refuse the whole page.
 TEST(Prometheus, AddsUpWhatIsCalledTheSame) {
-  const auto page = samples_of(to_prometheus(kMetricsJob, ranks_to_scrape(), -1));
+  const auto page = samples_of(to_prometheus(kMetricsJob, ranks_to_scrape()));
   EXPECT_EQ(page.at("troupe_edge_credits{rank=\"0\",edge=\"a.out -> b.in\"}"), "6");
   EXPECT_EQ(page.at("troupe_edge_bytes_total{rank=\"0\",edge=\"a.out -> b.in\"}"), "12345678910");
+}
+
+TEST(Prometheus, NamesTheRankThatComputesSlower) {
+  std::vector<RankReport> reports;
+  for (const int rank : {0, 1, 2}) {
+    reports.push_back({.rank = rank});
+    reports.back().snapshot.actors.push_back({.name = "stage-0"});
+    reports.back().streams.push_back({.name = "compute", .kind = "compute", .step_busy_ns = rank == 1 ? 1'500'000'000 : 1'000'000'000});
+  }
+  EXPECT_EQ(samples_of(to_prometheus(kMetricsJob, reports)).at("troupe_straggler_rank"), "1");
 }
 
 TEST(Prometheus, ALostRunHasNoNumberAndANewOneNoLoss) {
   auto reports = ranks_to_scrape();
   reports[0].training->loss = std::nullopt;
-  EXPECT_EQ(samples_of(to_prometheus(kMetricsJob, reports, -1)).at("troupe_loss"), "NaN");
+  EXPECT_EQ(samples_of(to_prometheus(kMetricsJob, reports)).at("troupe_loss"), "NaN");
   reports[0].training->steps_here = 0;
-  EXPECT_THAT(to_prometheus(kMetricsJob, reports, -1), testing::Not(HasSubstr("troupe_loss")));
+  EXPECT_THAT(to_prometheus(kMetricsJob, reports), testing::Not(HasSubstr("troupe_loss")));
   reports[0].training.reset();
-  EXPECT_THAT(to_prometheus(kMetricsJob, reports, -1), testing::Not(HasSubstr("troupe_step")));
+  EXPECT_THAT(to_prometheus(kMetricsJob, reports), testing::Not(HasSubstr("troupe_step")));
 }
 
 // By the judge of the format, of Debian's package prometheus.
@@ -117,7 +130,7 @@ TEST(Prometheus, PassesPromtool) {
   if (std::system("promtool --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no promtool on this machine";
   const std::string file = testing::TempDir() + "/troupe_metrics.txt";
   for (const auto& reports : {ranks_to_scrape(), std::vector<RankReport>{}}) {
-    std::ofstream(file) << to_prometheus(kMetricsJob, reports, 1);
+    std::ofstream(file) << to_prometheus(kMetricsJob, reports);
     const std::string command = "promtool check metrics < " + file;
     EXPECT_EQ(std::system(command.c_str()), 0);
   }
