@@ -155,12 +155,12 @@ void StallWatch::write(const Stall& stall, const StallReport& report) {
   const std::string folder = setup_->folder + "/stalls", stem = absl::StrCat(folder, "/step-", stall.step);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  std::ofstream text(stem + ".txt"), json(stem + ".json");
-  text << report.text;
-  json << report.json << "\n";
-  text.close();
-  json.close();
-  if (text && json) {
+  std::ofstream for_people(stem + ".txt"), for_programs(stem + ".json");
+  for_people << report.text;
+  for_programs << report.json << "\n";
+  for_people.close();
+  for_programs.close();
+  if (for_people && for_programs) {
     log_warning(absl::StrCat("the whole report of the stall: ", stem, ".txt, .json"));
   } else {
     log_error(absl::StrCat("the report of the stall cannot be written to ", stem, ".txt and .json"));

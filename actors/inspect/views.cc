@@ -43,15 +43,6 @@ std::string reports_text(Replies replies) {
   }), "]");
 }
 
-std::vector<trace::RankReport> reports_of(Replies replies) {
-  std::vector<trace::RankReport> reports;
-  for (const auto& reply : replies) {
-    if (!reply.status.ok()) reports.push_back(silent_report(reply));
-    else if (auto report = trace::rank_report_from_json(reply.text); report.ok()) reports.push_back(*std::move(report));
-  }
-  return reports;
-}
-
 std::string straggler_text(const std::vector<trace::RankReport>& reports) {
   const auto found = trace::find_straggler(reports);
   if (!found) return "null";
@@ -65,6 +56,15 @@ json card_of(const JobCard& card) {
 }
 
 }  // namespace
+
+std::vector<trace::RankReport> reports_of(Replies replies) {
+  std::vector<trace::RankReport> reports;
+  for (const auto& reply : replies) {
+    if (!reply.status.ok()) reports.push_back(silent_report(reply));
+    else if (auto report = trace::rank_report_from_json(reply.text); report.ok()) reports.push_back(*std::move(report));
+  }
+  return reports;
+}
 
 StatusOr<std::string> job_view(const Asked& asked, Replies replies) {
   json ranks = json::array(), training;

@@ -17,8 +17,8 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 
 constexpr auto kInterval = 1s;
-constexpr auto kAnswersWithin = 4s;  // ranks get less, kPatience
-constexpr char kPatience[] = "patience_s=0.7";
+constexpr auto kAnswersWithin = 4s;  // ranks get less, kScreenPatience
+constexpr char kScreenPatience[] = "patience_s=0.7";
 constexpr auto kRedrawn = 500ms;  // how old a picture is, is said on it
 constexpr auto kLastAnswer = 100ms;
 
@@ -38,9 +38,9 @@ StatusOr<json> answer_of(const RunningJob& job, const std::string& target) {
 top::Answer look(const std::string& id, const std::string& opened) {
   const auto job = running_job(id);
   if (!job.ok()) return {.frame = job.status(), .ended = absl::IsNotFound(job.status())};
-  top::Answer answer{.frame = answer_of(*job, absl::StrCat("/v1/frame?", kPatience)), .opened = opened};
+  top::Answer answer{.frame = answer_of(*job, absl::StrCat("/v1/frame?", kScreenPatience)), .opened = opened};
   if (opened.empty() || !answer.frame.ok()) return answer;
-  const std::string query = absl::StrCat("?", kPatience, "&ranks=", opened.substr(0, opened.find('/')), "&actor=", actors::in_query(opened));
+  const std::string query = absl::StrCat("?", kScreenPatience, "&ranks=", opened.substr(0, opened.find('/')), "&actor=", actors::in_query(opened));
   answer.mailbox = answer_of(*job, "/v1/mailbox" + query);
   answer.peek = answer_of(*job, "/v1/peek" + query);
   return answer;

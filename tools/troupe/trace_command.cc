@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr auto kPatience = 4s;                                   // ranks have one, then the way there and back
+constexpr auto kRingsWithin = 4s;                                   // ranks have one, then the way there and back
 constexpr std::chrono::milliseconds kOften = 20ms, kSeldom = 100ms;  // between looks: more often while something is lost
 constexpr double kOverlapS = 0.002, kBackMostS = 2;
 
@@ -39,7 +39,7 @@ class Recording {
       for (const auto& [rank, seen_s] : seen_s_) since_s = std::min(since_s, seen_s);
       target = absl::StrFormat("/v1/trace?since_unix_s=%.6f", std::max(since_s - kOverlapS, unix_now_s() - kBackMostS));
     }
-    TROUPE_ASSIGN_OR_RETURN(const std::string text, ask(job_, target, kPatience));
+    TROUPE_ASSIGN_OR_RETURN(const std::string text, ask(job_, target, kRingsWithin));
     const json answer = json::parse(text, nullptr, false);
     if (!answer.is_object() || !answer.value("ranks", json()).is_array())
       return absl::DataLossError(absl::StrCat("job ", job_.card().job, " answered no trace: does it run another version?"));
