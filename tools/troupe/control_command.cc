@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr auto kPatience = std::chrono::seconds(5);  // the ranks have one
+constexpr auto kToldWithin = std::chrono::seconds(5);  // the ranks have one
 
 }  // namespace
 
@@ -24,7 +24,7 @@ Status control(const ControlArguments& arguments) {
   how.job = words.size() == 2 ? words.front() : "";
   TROUPE_ASSIGN_OR_RETURN(const actors::HttpPlace place, contact_with_token(how));
   TROUPE_ASSIGN_OR_RETURN(const std::string text,
-                          actors::http_post(place, absl::StrCat("/v1/", arguments.what, "?actor=", actors::in_query(words.back())), kPatience));
+                          actors::http_post(place, absl::StrCat("/v1/", arguments.what, "?actor=", actors::in_query(words.back())), kToldWithin));
   const auto answer = json::parse(text, nullptr, false);
   if (!answer.is_object()) return absl::DataLossError("the job answered no JSON: does it run another version?");
   if (arguments.json) {
