@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Hang{.name = "Metrics", .rank = 0, .thread = "metrics", .over = {}, .end = "0/reporter", .doing = "running metrics"},
                     Hang{.name = "DiskOfACheckpoint", .rank = 1, .thread = "storage", .over = {"0/checkpoint-writer"}, .end = "1/checkpoint-writer",
                          .doing = "running file", .at_the_end = true}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& tested) { return tested.param.name; });
 
 TEST_F(Chain, EndsAtAStoppedRank) {
   ToolProcess job(endless(), folder());

@@ -29,7 +29,7 @@ std::int64_t resident_bytes() {
 }
 
 class InspectFuzz : public Inspect {
- protected:
+ public:
   void SetUp() override {
     inspector_ = std::make_unique<actors::Inspector>(actors::Inspector::Setup{
         .job = "0123abcd", .program = "test", .ranks = {{.rank = Rank(0), .probes = &probes_}}, .key = std::string(32, 'k')});

@@ -60,7 +60,7 @@ TEST_F(Listen, WhoCallsALoopbackAddressByAnotherNameIsRefused) {
     EXPECT_EQ(status_for("Host: " + host + ":" + port + "\r\n"), 200) << host;
   }
   int refused = 0;
-  for (const std::string host : {"evil.example:" + port, std::string("evil.example"), std::string("127.0.0.1.evil.example"), std::string("localhost.evil.example:80"),
+  for (const std::string& host : {"evil.example:" + port, std::string("evil.example"), std::string("127.0.0.1.evil.example"), std::string("localhost.evil.example:80"),
                                  std::string("10.0.0.1"), std::string("")}) {
     EXPECT_EQ(status_for("Host: " + host + "\r\n"), 403) << host;
     ++refused;
