@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 
 constexpr auto kRingsWithin = 4s;                                   // ranks have one, then the way there and back
-constexpr std::chrono::milliseconds kOften = 20ms, kSeldom = 100ms;  // between looks: more often while something is lost
+constexpr std::chrono::milliseconds kOften = 5ms, kSeldom = 100ms;  // between looks: more often while something is lost
 constexpr double kOverlapS = 0.002, kBackMostS = 2;
 
 double unix_now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
@@ -117,7 +117,7 @@ Status trace(const TraceArguments& arguments) {
   TROUPE_RETURN_IF_ERROR(recording.look());
   const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(static_cast<std::int64_t>(arguments.seconds * 1e9));
   Status ended;
-  auto pause = kSeldom;
+  std::chrono::milliseconds pause = 4 * kOften;
   while (ended.ok() && recording.whole_steps() < arguments.steps && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(pause);
     const std::int64_t lost = recording.lost();

@@ -71,7 +71,8 @@ TEST_F(InspectTrace, IsAFileThatAViewerTakes) {
   EXPECT_GT(within, 10);
   EXPECT_GT(crossed[1], 2) << "activations";
   EXPECT_GT(crossed[0], 2) << "gradients";
-  EXPECT_THAT(said_, HasSubstr("of 2 ranks, 3 whole steps")) << said_;
+  // At least those it was asked for: these steps take milliseconds.
+  EXPECT_THAT(said_, testing::ContainsRegex("of 2 ranks, ([3-9]|[0-9][0-9]+) whole steps"));
   // Three whole steps of each stream.
   std::map<int, std::set<int>> steps;
   for (const auto& event : trace["traceEvents"]) {
