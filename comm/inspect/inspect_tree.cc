@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -109,6 +110,17 @@ class InspectTree::Node final : public InspectRelay::Host, public std::enable_sh
     return closed_;
   }
 
+  // Also of use when the own transport has stopped for that reason.
+  void lost(Rank peer, const Status& cause) {
+    std::lock_guard lock(mutex_);
+    lost_.emplace(peer, cause);
+  }
+  Status why_silent(Rank peer) {
+    std::lock_guard lock(mutex_);
+    const auto known = lost_.find(peer);
+    return known != lost_.end() ? known->second : absl::UnavailableError("the transport of the rank that asks has stopped");
+  }
+
   InspectRelay& relay() { return *relay_; }
   std::int64_t refused() const { return relay_ ? relay_->refused() : 0; }
   Answerer& answerer() { return answerer_; }
@@ -139,6 +151,7 @@ class InspectTree::Node final : public InspectRelay::Host, public std::enable_sh
   std::condition_variable changed_;
   std::int64_t wake_at_ns_ = kNever;
   bool closed_ = false;
+  std::map<Rank, Status> lost_;
   std::thread timer_;
 };
 
@@ -170,9 +183,9 @@ std::vector<InspectTree::Reply> InspectTree::ask(const std::string& question, st
   });
   if (world > 1) {
     // A transport that has stopped drops what is posted.
-    auto dropped = absl::MakeCleanup([replies, self, world] {
+    auto dropped = absl::MakeCleanup([node = node_, replies, self, world] {
       for (int rank = 0; rank < world; ++rank) {
-        if (rank != self.value) replies->put({.rank = Rank(rank), .status = absl::UnavailableError("the transport of the rank that asks has stopped"), .text = {}});
+        if (rank != self.value) replies->put({.rank = Rank(rank), .status = node->why_silent(Rank(rank)), .text = {}});
       }
     });
     transport_->post([node = node_, replies, question, patience, dropped = std::move(dropped)]() mutable {
@@ -187,7 +200,9 @@ std::vector<InspectTree::Reply> InspectTree::ask(const std::string& question, st
 }
 
 void InspectTree::peer_down(Rank peer, const Status& cause) {
-  if (transport_ != nullptr) node_->relay().peer_down(peer, cause);
+  if (transport_ == nullptr) return;
+  node_->lost(peer, cause);
+  node_->relay().peer_down(peer, cause);
 }
 
 std::int64_t InspectTree::refused() const { return node_->refused(); }

@@ -40,7 +40,7 @@ class InspectTree {
 
   // One reply for each rank, in their order, within `patience` (at most an hour) and what it takes to wake up.
   std::vector<Reply> ask(const std::string& question, std::chrono::nanoseconds patience);
-  // What is asked of `peer` ends with the cause at once; without this, when the patience with it does.
+  // What is asked of `peer` ends with the cause at once; without this, when the patience with it does. Once the own transport has stopped the cause is still told.
   void peer_down(Rank peer, const Status& cause);
   // Frames that were none of ours, or not their sender's to send.
   std::int64_t refused() const;
