@@ -22,9 +22,9 @@ namespace {
 
 using nlohmann::json;
 
-// An actor's row has its name, an edge's the actors at its ends as actor.port.
+// An actor's row has its name (and may have `from`: whom it waits for), an edge's the actors at its ends as actor.port.
 std::vector<std::string> names_of(const json& row) {
-  if (!row.contains("from")) return {word(row, "name")};
+  if (!row.contains("to")) return {word(row, "name")};
   std::vector<std::string> names;
   for (const char* end : {"from", "to"}) {
     const std::string port = word(row, end);

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 json rows() {
   return json::parse(R"([
-    {"rank": 0, "name": "ledger", "state": "waiting_for_input", "depth": 0, "oldest_s": 50, "handling_s": 9},
+    {"rank": 0, "name": "ledger", "state": "waiting_for_input", "from": "loss", "depth": 0, "oldest_s": 50, "handling_s": 9},
     {"rank": 0, "name": "stage-0", "state": "running", "depth": 2, "oldest_s": 1, "handling_s": 5},
     {"rank": 1, "name": "stage-0", "state": "waiting_for_credit", "depth": 1, "oldest_s": 4, "handling_s": 7},
     {"rank": 1, "name": "stage-10", "state": "idle", "depth": 0, "oldest_s": 0, "handling_s": 0}])");
