@@ -2,7 +2,9 @@
 //
 //   credits  a producer that is faster than its consumer, which holds each delivery for a while; the edge has two credits
 //   dead     an actor that has ended, and one that goes on sending to it
+//   memory   an actor that needs 256 MiB, once, and gives them back
 #include <cstdio>
+#include <memory>
 #include <string_view>
 
 #include "actors/control/job_graph.h"
@@ -74,6 +76,14 @@ class Sender : public Actor {
   const Ref to_;
 };
 
+class Hungry : public Actor {
+  void started() override {
+    constexpr std::size_t kBytes = std::size_t{256} << 20;  // so many are given back to the system, too
+    const std::unique_ptr<char[]> bytes(new char[kBytes]);
+    for (std::size_t i = 0; i < kBytes; i += 4096) const_cast<volatile char&>(bytes[i]) = 1;
+  }
+};
+
 Status run(troupe::comm::JobWorld& world, std::string_view what) {
   if (Status status = world.enter({.ranks = 1}); !status.ok()) return status;
   troupe::actors::JobGraph graph(nullptr);
@@ -83,6 +93,8 @@ Status run(troupe::comm::JobWorld& world, std::string_view what) {
     auto& producer = system.add<Producer>("producer");
     auto& consumer = system.add<SlowConsumer>("consumer");
     connect(producer.work, consumer.in, {.credits = 2});
+  } else if (what == "memory") {
+    system.add<Hungry>("hungry");
   } else {
     auto& gone = system.add<Gone>("gone");
     system.add<Sender>("sender", gone.self());

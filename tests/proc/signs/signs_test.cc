@@ -1,6 +1,7 @@
 // tools/troupe/SIGNS.md: each situation is provoked with real processes, and looks as the page shows it.
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <regex>
 #include <thread>
 
@@ -15,7 +16,7 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-const std::vector<std::string> kSituations{"Slow loader", "Straggler", "Stuck collective", "Checkpoint wait", "Credit starvation", "Dead letters"};
+const std::vector<std::string> kSituations{"Slow loader", "Straggler", "Stuck collective", "Checkpoint wait", "Credit starvation", "Dead letters", "Memory high-water", "Loss spike"};
 
 // Of the page; empty if it has none of that title.
 std::string section_of(const std::string& title) {
@@ -82,10 +83,11 @@ TEST_F(Signs, ThePageHasASectionForEach) {
 }
 
 TEST_F(Signs, SlowLoader) {
-  ToolProcess job(endless(1, {std::string("LD_PRELOAD=") + SLOW_FILES, "TROUPE_SLOW_PAGE_MS=200", "UCX_MEM_EVENTS=no"}), folder());
+  ToolProcess job(endless(1, {std::string("LD_PRELOAD=") + SLOW_FILES, "TROUPE_SLOW_PAGE_MS=500", "UCX_MEM_EVENTS=no"}), folder());
   ASSERT_TRUE(trains(job, 3)) << job.err();
   EXPECT_GT(median_share_of_step("data_wait_s"), 0.5);
   expect_sign("Slow loader", "inspect actors --actor source", "source +running");
+  expect_sign("Slow loader", "inspect waits", "^from the ledger: .* -> rank 0 source$");
   end(job);
 }
 
@@ -159,6 +161,31 @@ TEST_F(Signs, DeadLetters) {
   ToolProcess job({"launch", "--nproc", "1", "--", PROVOKED, "dead"}, folder());
   ASSERT_TRUE(here(1)) << job.err();
   expect_sign("Dead letters", "inspect dead", "gone +ended .* ago: OK +Note +after end +[0-9]+");
+  end(job);
+}
+
+TEST_F(Signs, MemoryHighWater) {
+  ToolProcess job({"launch", "--nproc", "1", "--", PROVOKED, "memory"}, folder());
+  ASSERT_TRUE(here(1)) << job.err();
+  expect_sign("Memory high-water", "inspect job", "^ +0 .* MiB +[2-9][0-9][0-9][.][0-9] MiB +answers");
+  const json rank = json_of({"inspect", "job", "--json"}).value("ranks", json::array()).at(0);
+  EXPECT_GT(rank.value("memory_peak_bytes", 0.0), rank.value("memory_bytes", 0.0) + 200e6) << rank;
+  end(job);
+}
+
+// A part of the corpus is unlike what was learnt so far.
+TEST_F(Signs, LossSpike) {
+  const std::string text = folder() + "/text.txt", corpus = folder() + "/odd";
+  {
+    std::ofstream file(text);
+    for (int i = 0; i < 12000; ++i) file << "ab";
+    for (unsigned i = 1; i < 60000; ++i) file << static_cast<char>(' ' + i * i * 2654435761u % 4294967291u / 7 % 90);
+  }
+  const Ended prepared = tool({"data", "prepare", text, "-o", corpus});
+  ASSERT_EQ(prepared.exit_code, 0) << prepared.err;
+  ToolProcess job(endless(1, {}, {"--data.train=" + corpus, "--data.shuffle=false", "--spike.factor=2", "--spike.max_skipped=1000000"}), folder());
+  ASSERT_TRUE(trains(job)) << job.err();
+  expect_sign("Loss spike", "inspect job", "; [1-9][0-9]* skipped");
   end(job);
 }
 
