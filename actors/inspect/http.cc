@@ -92,8 +92,8 @@ StatusOr<HttpPlace> http_place(const std::string& text, int least) {
   const bool in_brackets = place.host.size() > 2 && place.host.front() == '[' && place.host.back() == ']';
   if (in_brackets) place.host = place.host.substr(1, place.host.size() - 2);
   if (place.host.empty()) return wrong("it has no host");
-  if (!in_brackets && place.host.find(':') != std::string::npos) return wrong("an IPv6 address stands in brackets");
   if (place.host.find_first_of(" /@?#\\[]") != std::string::npos) return wrong("that is no host's name");
+  if (!in_brackets && place.host.find(':') != std::string::npos) return wrong("an IPv6 address stands in brackets");
   return place;
 }
 

@@ -34,11 +34,13 @@ Json roots_of(const trace::WaitGraph& graph) {
 
 }  // namespace
 
-bool is_stalled(const trace::WaitGraph& graph) {
-  for (const auto& node : graph.nodes) {
-    if (node.state == trace::key(trace::State::kPaused)) return false;
-    // it waits for nobody: the job is held, or has ended
-    if (node.actor == "ledger" && !node.state.starts_with("waiting") && node.state != trace::key(trace::State::kHandling)) return false;
+bool is_stalled(std::span<const trace::RankReport> ranks, const trace::WaitGraph& graph) {
+  for (const auto& rank : ranks) {
+    for (const auto& actor : rank.snapshot.actors) {
+      if (actor.state == trace::State::kPaused) return false;
+      // the job is held, or has ended
+      if (actor.name == "ledger" && (actor.state == trace::State::kIdle || actor.state == trace::State::kEnded)) return false;
+    }
   }
   return !graph.edges.empty() || !graph.roots.empty();
 }

@@ -27,6 +27,6 @@ struct StallReport {
 StallReport stall_report(const Stall& stall, std::span<const trace::RankReport> ranks, const trace::WaitGraph& graph);
 
 // Somebody waits, or a rank is silent, and nobody has paused an actor: then things stand still because they should.
-bool is_stalled(const trace::WaitGraph& graph);
+bool is_stalled(std::span<const trace::RankReport> ranks, const trace::WaitGraph& graph);
 
 }  // namespace troupe::actors

@@ -113,16 +113,16 @@ std::optional<Stall> StallWatch::look() {
 bool StallWatch::report(const Stall& stall) {
   const auto ranks = setup_->inspector.reports(kAnswersWithin);
   auto graph = trace::wait_graph(ranks);
-  if (!is_stalled(graph)) return false;
+  if (!is_stalled(ranks, graph)) return false;
   if (setup_->rank > 0 && is_left_to_others(ranks)) return true;
   add_events(graph);
   const StallReport report = stall_report(stall, ranks, graph);
+  log_warning(report.text.substr(0, report.text.find_last_not_of('\n') + 1));
+  write(stall, report);
   {
     const std::lock_guard lock(mutex_);
     ++reports_;
   }
-  log_warning(report.text.substr(0, report.text.find_last_not_of('\n') + 1));
-  write(stall, report);
   if (setup_->stop) stop_job(graph, stall, report);
   return true;
 }

@@ -134,7 +134,8 @@ class Builder {
       }
       const auto& edges = towards == Towards::kReceiver ? there.edges_from : there.edges_to;
       const auto edge = edges.find(twin);
-      if (edge == edges.end()) return found(there, far->rank, twin);
+      // Of actors that stand for each other there, too: the one that is meant.
+      if (edge == edges.end()) return found(there, far->rank, there.actors.contains(far->name) ? far->name : twin);
       std::tie(at_rank, actor) = end_of(*edge->second, far->rank, towards);
     }
     return found(look(at_rank), at_rank, actor);

@@ -25,7 +25,7 @@ void PrintTo(const Hang& hang, std::ostream* out) { *out << hang.name; }
 class Chain : public Inspect {
  protected:
   std::vector<std::string> endless(const std::vector<std::string>& more = {}) const {
-    auto words = launched(run_, 2, "job", {"--training.steps=1000000", "--lr_scheduler.total_steps=1000000", "--job.heartbeat_timeout_s=60"});
+    auto words = launched(run_, 2, "job", {"--training.steps=1000000", "--lr_scheduler.total_steps=1000000", "--job.heartbeat_timeout_s=60", "--limits.shutdown_seconds=90"});
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

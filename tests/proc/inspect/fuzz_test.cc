@@ -133,7 +133,7 @@ TEST_F(InspectFuzz, WhoSendsWithoutEndOrSlowlyIsCutOff) {
   RawHttp drips(port());
   drips.say("GET /v1/job HTTP/1.1\r\n");
   ASSERT_TRUE(wait_until([&] { return !drips.takes("X"); }, 20s));
-  for (auto& client : slow) EXPECT_EQ(client->status(), 0);
+  for (auto& client : slow) EXPECT_THAT(client->status(), testing::AnyOf(0, 400)) << "nothing but that it was no request";
   EXPECT_LT(resident_bytes() - before, kGrowsBytesMost);
 }
 
@@ -162,7 +162,7 @@ TEST_F(InspectFuzz, EveryWrongTokenIsRefusedAndCounted) {
   }
   EXPECT_EQ(refused() - before, static_cast<std::int64_t>(wrong.size()));
   RawHttp client(port());
-  client.say("POST /v1/pause?actor=x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nAuthorization: Bearer " + right + "\r\n\r\n");
+  client.say("POST /v1/pause?actor=0/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nAuthorization: Bearer " + right + "\r\n\r\n");
   EXPECT_EQ(client.status(), 409) << "no actor here can be told anything, but it was heard";
 }
 

@@ -299,6 +299,13 @@ TEST(WaitGraph, LeadsToTheWriterOfACheckpoint) {
   EXPECT_THAT(to_text(graph), HasSubstr("root: rank 0 checkpoint-writer: running 40 for 90.000 s"));
 }
 
+// Two writers that know each other: in either rank there is one that only stands for the other.
+TEST(WaitGraph, IsNotLedAstrayByWhatStandsForWhoWaits) {
+  const WaitGraph graph = graph_of({Staged(0).actor("ledger", State::kWaitingForInput, "save").from("writer").actor("writer", State::kWaitingForInput, "file", 3).from("writer@1").actor("writer@1", State::kIdle),
+                                    Staged(1).actor("writer", State::kRunning, "file", 3).actor("writer@0", State::kIdle)});
+  EXPECT_THAT(ids(graph, graph.chain), ElementsAre("0/ledger", "0/writer", "1/writer"));
+}
+
 TEST(WaitGraph, NamesWhatNobodyIsCalledAndWhoHasEnded) {
   Staged rank(0);
   rank.actor("a", State::kWaitingForInput, "loss")
