@@ -146,7 +146,7 @@ Event Screen::wait(std::chrono::milliseconds patience, int waker) {
     const int key = getch();
     if (key != ERR) return pressed(key);
   }
-  if ((sources[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return {Event::kEnd, 0};
+  if ((sources[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return {Event::kOver, 0};
   return sources[2].revents != 0 ? Event{Event::kWoken, 0} : Event{};
 }
 
@@ -162,7 +162,7 @@ Event Screen::signalled() {
     clearok(curscr, TRUE);
     return {Event::kResized, 0};
   }
-  return {Event::kEnd, signal};
+  return {Event::kOver, signal};
 }
 
 // As if nobody took the signal, so that a shell sees a stopped job; where nobody could continue it the kernel does not stop it.

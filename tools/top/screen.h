@@ -1,6 +1,6 @@
 // A whole terminal as lines, through ncurses, which no other file sees; and as it was before, however this ends.
 //
-// While this is open, signals of the terminal and those that ask a process to end come as events: whoever gets kEnd closes this and ends.
+// While this is open, signals of the terminal and those that ask a process to end come as events: whoever gets kOver closes this and ends.
 // Ctrl-Z stops the process with the terminal as it was, and fg brings the picture back. What is written to stderr meanwhile, if that is the
 // terminal, comes after the end. A crash (abort, so a failed check or an exception that nobody takes; a bad access) gives the terminal back, too,
 // before the process dies of it.
@@ -20,7 +20,7 @@
 namespace troupe::top {
 
 struct Event {
-  enum Kind { kNothing, kKey, kResized, kWoken, kEnd } kind = kNothing;
+  enum Kind { kNothing, kKey, kResized, kWoken, kOver } kind = kNothing;
   int number = 0;  // a key, never kNone, or the signal that ends; 0: the terminal has gone
 };
 

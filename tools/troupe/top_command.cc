@@ -60,7 +60,7 @@ int shown_until_end(top::Model& model, top::Poller& poller, top::Screen& screen)
   while (!model.leaves()) {
     screen.show(model.lines(screen.size(), now_unix_s()));
     const top::Event event = screen.wait(kRedrawn, poller.waker());
-    if (event.kind == top::Event::kEnd) return event.number == 0 ? SIGHUP : event.number;
+    if (event.kind == top::Event::kOver) return event.number == 0 ? SIGHUP : event.number;
     if (event.kind == top::Event::kKey) model.key(event.number);
     if (event.kind == top::Event::kWoken) {
       if (auto answer = poller.take()) take_in(model, *std::move(answer));
