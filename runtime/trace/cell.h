@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <thread>
@@ -19,7 +20,8 @@ class Cell {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
-  static constexpr int kTries = 1000;
+  static constexpr int kTries = 1000, kYields = 100;
+  static constexpr std::chrono::microseconds kPause{50};
 
   Cell() { store(T{}); }
   explicit Cell(const T& value) { store(value); }
@@ -39,7 +41,8 @@ class Cell {
       const std::uint64_t version = version_.load(std::memory_order_acquire);
       for (std::size_t word = 0; word < kWords; ++word) words[word] = words_[word].load(std::memory_order_acquire);
       if (version % 2 == 0 && version == version_.load(std::memory_order_relaxed)) break;
-      std::this_thread::yield();
+      if (i < kYields) std::this_thread::yield();
+      else std::this_thread::sleep_for(kPause);  // the writer has lost its core
     }
     T value;
     std::memcpy(static_cast<void*>(&value), words.data(), sizeof value);

@@ -9,7 +9,7 @@ RankReport computing(int rank, const std::string& stage, double step_busy_s) {
   RankReport report{.rank = rank};
   report.snapshot.actors.push_back({.name = stage});
   report.snapshot.actors.push_back({.name = "stage-9@3"});  // stands for another rank's
-  report.streams.push_back({.name = "storage", .kind = "storage", .step_busy_ns = 900'000'000 * (rank + 1)});
+  report.streams.push_back({.name = "storage", .kind = "storage", .step_busy_ns = 900'000'000LL * (rank + 1)});
   report.streams.push_back({.name = "compute", .kind = "compute", .step_busy_ns = static_cast<std::int64_t>(step_busy_s * 1e9)});
   return report;
 }
