@@ -1,8 +1,11 @@
 // tools/troupe/SIGNS.md: each situation is provoked with real processes, and looks as the page shows it.
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
+#include <future>
 #include <regex>
+#include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +19,8 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-const std::vector<std::string> kSituations{"Slow loader", "Straggler", "Stuck collective", "Checkpoint wait", "Credit starvation", "Dead letters", "Memory high-water", "Loss spike"};
+const std::vector<std::string> kSituations{"Slow loader",     "Straggler",         "Unbalanced stages", "Stuck collective",  "Slow link",
+                                           "Checkpoint wait", "Credit starvation", "Dead letters",      "Memory high-water", "Loss spike"};
 
 // Of the page; empty if it has none of that title.
 std::string section_of(const std::string& title) {
@@ -35,6 +39,34 @@ bool has(const std::string& text, const std::string& sign) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');
   return std::ranges::any_of(lines, [&](const std::string& line) { return std::regex_search(line, wanted); });
 }
+
+// A job of two hosts, namespaces joined by a link of 20 Mbit/s, until it goes out of scope. Over UCX's tcp alone, since they share this machine's memory.
+class SlowlyLinkedJob {
+ public:
+  // `words`: of the rank's command, after the binary.
+  SlowlyLinkedJob(const TinyRun& run, std::string output, const std::vector<std::string>& words) : output_(std::move(output)), log_(run.folder() + "/log") {
+    const std::string script = run.folder() + "/linked.sh";
+    std::ofstream file(script);
+    file << "for port in 1 2; do tc qdisc add dev port-$port root tbf rate 20mbit burst 64k latency 1s || { echo no link can be limited; exit 77; }; done\n"
+         << TROUPE_BINARY " launch --env UCX_TLS=tcp --hosts $HOST_1:1,$HOST_2:1 --ssh \"$SSH\" -- " TROUPE_BINARY;
+    for (const auto& word : words) file << " '" << word << "'";
+    file << "\n";
+    file.close();
+    ended_ = std::async(std::launch::async, [command = absl::StrCat(WITH_HOSTS " 2 bash ", script, " >", log_, " 2>&1")] { return WEXITSTATUS(std::system(command.c_str())); });
+  }
+  ~SlowlyLinkedJob() {
+    if (running()) signal_process(pid_of_rank(output_, 0), SIGTERM);
+    if (wait_until([this] { return !running(); })) return;
+    for (const auto& [rank, pid] : ranks_of(output_)) signal_process(pid, SIGKILL);
+  }
+  bool running() const { return ended_.wait_for(0s) != std::future_status::ready; }
+  bool is_possible() const { return running() || ended_.get() != 77; }
+  std::string log() const { return read_text(log_); }
+
+ private:
+  const std::string output_, log_;
+  std::shared_future<int> ended_;
+};
 
 class Signs : public Inspect {
  protected:
@@ -67,6 +99,27 @@ class Signs : public Inspect {
     if (shares.empty()) return 0;
     std::ranges::sort(shares);
     return shares[shares.size() / 2];
+  }
+  // Of some steps that both have computed, the median of how many times as long rank 1 computes as rank 0.
+  double median_of_compute() const {
+    std::vector<double> ratios;
+    double before_s[2] = {0, 0};
+    wait_until([&] {
+      double step_s[2] = {0, 0};
+      for (const auto& rank : json_of({"inspect", "compute", "--json"}).value("ranks", json::array())) step_s[rank["rank"].get<int>()] = rank.value("step_busy_s", 0.0);
+      const bool is_another = step_s[0] != before_s[0] && step_s[1] != before_s[1];
+      if (step_s[0] > 0 && step_s[1] > 0 && is_another) {
+        ratios.push_back(step_s[1] / step_s[0]);
+        std::ranges::copy(step_s, before_s);
+      }
+      return ratios.size() >= 15;
+    }, 60s);
+    if (ratios.empty()) return 0;
+    std::ranges::sort(ratios);
+    return ratios[ratios.size() / 2];
+  }
+  std::vector<std::string> in_two_stages(const std::string& vocabulary) const {
+    return endless(2, {}, {"--parallelism.data_parallel=1", "--parallelism.pipeline=2", "--training.global_batch=8", "--training.seq_len=64", "--model.vocab_size=" + vocabulary});
   }
   static void end(ToolProcess& job) {
     job.signal(SIGTERM);
@@ -127,6 +180,28 @@ TEST_F(Signs, Straggler) {
   end(job);
 }
 
+// Of the second stage the head is most: each token has a product with every row of the vocabulary.
+TEST_F(Signs, UnbalancedStages) {
+  ToolProcess job(in_two_stages("32768"), folder());
+  ASSERT_TRUE(trains(job)) << job.err();
+  EXPECT_GT(median_of_compute(), 2);
+  expect_sign("Unbalanced stages", "inspect compute", "^ +0 +[1-4]?[0-9] % +[0-9.]+ m?s$");
+  expect_sign("Unbalanced stages", "inspect compute", "^ +1 +([5-9][0-9]|100) % +[0-9.]+ m?s$");
+  expect_sign("Unbalanced stages", "inspect streams", "1 +compute +compute .* loss block [0-9]+ ");
+  expect_sign("Unbalanced stages", "inspect waits", "^from the ledger: .*rank 1 stage-1 -> rank 1 device$");
+  end(job);
+}
+
+// The same with a small vocabulary: two layers each, and each about as long.
+TEST_F(Signs, EvenStagesComputeAsLong) {
+  ToolProcess job(in_two_stages("257"), folder());
+  ASSERT_TRUE(trains(job, 10)) << job.err();
+  const double ratio = median_of_compute();
+  EXPECT_GT(ratio, 0.5);
+  EXPECT_LT(ratio, 2);
+  end(job);
+}
+
 TEST_F(Signs, StuckCollective) {
   ToolProcess job(endless(2, {}), folder());
   ASSERT_TRUE(trains(job)) << job.err();
@@ -137,6 +212,31 @@ TEST_F(Signs, StuckCollective) {
   expect_sign("Stuck collective", "inspect waits", "gradient of block.*: not entered by rank 1; rank 0 waits");
   ASSERT_TRUE(signal_process(stuck, SIGCONT));
   end(job);
+}
+
+TEST_F(Signs, SlowLink) {
+  const auto words = endless(2, {});
+  SlowlyLinkedJob job(run_, output(), {words.begin() + 5, words.end()});
+  const bool trains = wait_until([&] { return steps_of(output()).size() >= 2 || !job.running(); }) && job.running();
+  if (!job.is_possible()) GTEST_SKIP() << "skipped because " << job.log();
+  ASSERT_TRUE(trains) << job.log();
+  // Neither computes, and a sum is open on both.
+  int looks = 0, idle = 0, open_on_both = 0;
+  wait_until([&] {
+    std::set<int> open;
+    for (const auto& collective : json_of({"inspect", "collectives", "--json"}).value("collectives", json::array())) open.insert(collective["rank"].get<int>());
+    const json ranks = json_of({"inspect", "compute", "--json"}).value("ranks", json::array());
+    idle += ranks.size() == 2 && std::ranges::all_of(ranks, [](const json& rank) { return rank.value("busy_ratio", 1.0) < 0.25; });
+    open_on_both += open == std::set{0, 1};
+    return ++looks == 40;
+  }, 60s);
+  EXPECT_GT(idle, looks / 2);
+  EXPECT_GT(open_on_both, looks / 2);
+  for (const char* rank : {"0", "1"}) {
+    expect_sign("Slow link", "inspect compute", absl::StrCat("^ +", rank, " +1?[0-9] % "));
+    expect_sign("Slow link", "inspect collectives", absl::StrCat("^ +", rank, " +all-reduce .*gradient of block.* ([1-9][0-9][0-9] ms|[0-9.]+ s)( +[01])?$"));
+  }
+  expect_sign("Slow link", "inspect waits", "^from the ledger: .* -> rank [01] shard-[0-9]+$");
 }
 
 TEST_F(Signs, CheckpointWait) {
