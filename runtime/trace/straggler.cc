@@ -18,9 +18,9 @@ std::set<std::string> stages_of(const RankReport& report) {
   return stages;
 }
 
-double compute_s(const RankReport& report) {
+const StreamRow* compute_of(const RankReport& report) {
   const auto compute = std::ranges::find(report.streams, "compute", &StreamRow::kind);
-  return compute == report.streams.end() ? 0 : static_cast<double>(compute->step_busy_ns) / 1e9;
+  return report.answered && compute != report.streams.end() ? &*compute : nullptr;
 }
 
 double median(std::vector<double> values) {
@@ -34,8 +34,9 @@ double median(std::vector<double> values) {
 std::optional<Straggler> find_straggler(std::span<const RankReport> ranks) {
   std::map<std::set<std::string>, std::vector<Straggler>> equals;
   for (const auto& report : ranks) {
-    const double spent_s = report.answered ? compute_s(report) : 0;
-    if (spent_s > 0) equals[stages_of(report)].push_back({.rank = report.rank, .step_busy_s = spent_s});
+    const StreamRow* compute = compute_of(report);
+    if (compute == nullptr || compute->step_busy_ns <= 0) continue;
+    equals[stages_of(report)].push_back({.rank = report.rank, .step_busy_s = static_cast<double>(compute->step_busy_ns) / 1e9, .busy_ratio = compute->busy_ratio});
   }
   std::optional<Straggler> slowest;
   for (auto& [stages, members] : equals) {
@@ -46,7 +47,7 @@ std::optional<Straggler> find_straggler(std::span<const RankReport> ranks) {
         if (&other != &member) others.push_back(other.step_busy_s);
       }
       member.median_s = median(std::move(others));
-      if (member.ratio() >= Straggler::kStandsOut && (!slowest || member.ratio() > slowest->ratio())) slowest = member;
+      if (member.busy_ratio >= Straggler::kBusyLeast && member.ratio() >= Straggler::kStandsOut && (!slowest || member.ratio() > slowest->ratio())) slowest = member;
     }
   }
   return slowest;

@@ -13,10 +13,12 @@ namespace troupe::trace {
 
 struct Straggler {
   static constexpr double kStandsOut = 1.1;  // times the median of its equals
+  static constexpr double kBusyLeast = 0.2;  // of its time: who computes less than that holds nobody up, whatever the others do
 
   int rank = -1;
   double step_busy_s = 0;  // its own
   double median_s = 0;     // of its equals, itself left out
+  double busy_ratio = 0;   // of its compute stream
   double ratio() const { return step_busy_s / median_s; }
 };
 

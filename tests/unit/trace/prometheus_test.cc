@@ -110,7 +110,7 @@ TEST(Prometheus, NamesTheRankThatComputesSlower) {
   for (const int rank : {0, 1, 2}) {
     reports.push_back({.rank = rank});
     reports.back().snapshot.actors.push_back({.name = "stage-0"});
-    reports.back().streams.push_back({.name = "compute", .kind = "compute", .step_busy_ns = rank == 1 ? 1'500'000'000 : 1'000'000'000});
+    reports.back().streams.push_back({.name = "compute", .kind = "compute", .busy_ratio = 0.9, .step_busy_ns = rank == 1 ? 1'500'000'000 : 1'000'000'000});
   }
   EXPECT_EQ(samples_of(to_prometheus(kMetricsJob, reports)).at("troupe_straggler_rank"), "1");
 }
