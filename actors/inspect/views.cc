@@ -100,9 +100,20 @@ StatusOr<std::string> ranks_view(const Asked& asked, Replies replies) {
 
 StatusOr<std::string> frame_view(const Asked& asked, Replies replies) {
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const auto reports = reports_of(replies);
   return absl::StrCat("{\"schema\":", trace::kSchema, ",\"at_unix_s\":", text_of(json(now_s)), ",\"job\":", text_of(card_of(asked.card)),
-                      ",\"ranks\":", reports_text(replies), ",\"waits\":", trace::to_json(trace::wait_graph(reports)), ",\"straggler\":", straggler_text(reports), "}");
+                      ",\"ranks\":", reports_text(replies), "}");
+}
+
+StatusOr<std::string> with_waits(std::string frame) {
+  const json said = json::parse(frame, nullptr, false);
+  if (!said.is_object() || !said.value("ranks", json()).is_array()) return absl::DataLossError("the answer is no frame of a job: does it run another version?");
+  std::vector<trace::RankReport> reports;
+  for (const auto& rank : said["ranks"]) {
+    if (auto report = trace::rank_report_from_json(text_of(rank)); report.ok()) reports.push_back(*std::move(report));
+  }
+  frame.erase(frame.rfind('}'));
+  absl::StrAppend(&frame, ",\"waits\":", trace::to_json(trace::wait_graph(reports)), ",\"straggler\":", straggler_text(reports), "}");
+  return frame;
 }
 
 StatusOr<std::string> rows_view(const Asked& asked, Replies replies) {

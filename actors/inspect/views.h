@@ -32,6 +32,9 @@ struct Asked {
 StatusOr<std::string> job_view(const Asked& asked, Replies replies);      // [summary]
 StatusOr<std::string> ranks_view(const Asked& asked, Replies replies);    // [report]
 StatusOr<std::string> frame_view(const Asked& asked, Replies replies);    // [report]
+// A frame with who waits for whom and who computes slower: found by who shows it, since for very many actors that takes longer than all else, and a
+// process that trains has better things to do. kDataLoss: it is none.
+StatusOr<std::string> with_waits(std::string frame);
 StatusOr<std::string> rows_view(const Asked& asked, Replies replies);     // [rows]
 StatusOr<std::string> mailbox_view(const Asked& asked, Replies replies);  // [actor]
 StatusOr<std::string> told_view(const Asked& asked, Replies replies);     // [pause, resume, step]

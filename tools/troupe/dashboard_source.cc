@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "actors/inspect/views.h"
 
 namespace troupe::tool {
 namespace {
@@ -37,6 +38,7 @@ RunningJob JobFrames::job() const {
 
 StatusOr<std::string> JobFrames::frame_of(const RunningJob& job) {
   TROUPE_ASSIGN_OR_RETURN(std::string frame, tool::ask(job, "/v1/frame", kFramePatience));
+  TROUPE_ASSIGN_OR_RETURN(frame, actors::with_waits(std::move(frame)));
   std::ranges::replace(frame, '\n', ' ');
   const std::lock_guard lock(mutex_);
   job_ = job;

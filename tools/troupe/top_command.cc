@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/inspect/http.h"
+#include "actors/inspect/views.h"
 #include "tools/top/poller.h"
 #include "tools/top/screen.h"
 #include "tools/troupe/commands.h"
@@ -29,7 +30,10 @@ double now_unix_s() {
 }
 
 StatusOr<json> answer_of(const RunningJob& job, const std::string& target) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string text, ask(job, target, kAnswersWithin));
+  TROUPE_ASSIGN_OR_RETURN(std::string text, ask(job, target, kAnswersWithin));
+  if (target.starts_with("/v1/frame")) {
+    TROUPE_ASSIGN_OR_RETURN(text, actors::with_waits(std::move(text)));
+  }
   auto answer = json::parse(text, nullptr, false);
   if (!answer.is_object()) return absl::DataLossError("the answer is no JSON: does the job run another version?");
   return answer;
