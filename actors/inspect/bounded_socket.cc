@@ -14,6 +14,7 @@ namespace troupe::actors {
 namespace {
 
 constexpr auto kLeftoverWithin = std::chrono::milliseconds(200);
+constexpr auto kSlice = std::chrono::milliseconds(200);  // then it looks whether the server ends
 
 }  // namespace
 
@@ -64,12 +65,20 @@ ssize_t BoundedSocket::read(char* to, std::size_t most) {
 ssize_t BoundedSocket::write(const char* from, std::size_t bytes) {
   const auto until = Clock::now() + kRequestWithin + std::chrono::seconds(bytes / kAnswerBytesPerS);
   std::size_t written = 0;
+  auto moved = Clock::now();
   while (written < bytes) {
     const auto left = until - Clock::now();
-    if (left <= Clock::duration::zero() || !is_ready(POLLOUT, std::min<Clock::duration>(left, kRequestWithin))) return -1;
+    if (left <= Clock::duration::zero() || ending_) return -1;
+    if (!is_ready(POLLOUT, std::min<Clock::duration>(left, kSlice))) {
+      if (Clock::now() - moved < kRequestWithin) continue;
+      return -1;
+    }
     const ssize_t some = send(socket_, from + written, bytes - written, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (some < 0 && errno != EAGAIN && errno != EINTR) return -1;
-    if (some > 0) written += static_cast<std::size_t>(some);
+    if (some > 0) {
+      written += static_cast<std::size_t>(some);
+      moved = Clock::now();
+    }
   }
   return static_cast<ssize_t>(written);
 }

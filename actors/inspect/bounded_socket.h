@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 
@@ -21,7 +22,8 @@ class BoundedSocket {
   static constexpr std::size_t kAnswerBytesPerS = 1 << 20;  // that are read at least, after kRequestWithin
   static constexpr std::size_t kLeftoverBytesMost = 1 << 20;  // of a body that nobody wanted, read so that the answer arrives
 
-  explicit BoundedSocket(int socket) : socket_(socket) {}
+  // Nothing more is written once `ending`.
+  BoundedSocket(int socket, const std::atomic<bool>& ending) : socket_(socket), ending_(ending) {}
   ~BoundedSocket();
   BoundedSocket(const BoundedSocket&) = delete;
   BoundedSocket& operator=(const BoundedSocket&) = delete;
@@ -39,6 +41,7 @@ class BoundedSocket {
   bool fill();
 
   const int socket_;
+  const std::atomic<bool>& ending_;
   const Clock::time_point begun_ = Clock::now();
   std::size_t read_ = 0;
   std::array<char, 4096> buffer_{};

@@ -2,12 +2,15 @@
 
 #include <httplib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -101,7 +104,7 @@ namespace {
 
 class Connection final : public httplib::Stream {
  public:
-  explicit Connection(int socket) : socket_(socket) {}
+  Connection(int socket, const std::atomic<bool>& ending) : socket_(socket, ending) {}
   bool is_readable() const override { return socket_.is_readable(); }
   bool is_writable() const override { return socket_.is_there(); }
   ssize_t read(char* to, std::size_t most) override { return socket_.read(to, most); }
@@ -116,12 +119,54 @@ class Connection final : public httplib::Stream {
 
 // One request a connection; httplib's own would read headers without end, and for as long as a byte a second comes.
 class BoundedServer final : public httplib::Server {
+ public:
+  std::atomic<bool> ending{false};
+
+ private:
   bool process_and_close_socket(socket_t socket) override {
-    Connection connection(socket);
+    if (ending) {
+      close(socket);
+      return false;
+    }
+    Connection connection(socket, ending);
     bool is_closed = false;
     return process_request(connection, true, is_closed, nullptr);
   }
 };
+
+// Takes no more connections than it has threads for and kWaitingMost: httplib's own would take all descriptors of the process, for whoever only connects.
+class BoundedPool final : public httplib::TaskQueue {
+ public:
+  void enqueue(std::function<void()> task) override {
+    {
+      std::unique_lock lock(mutex_);
+      room_.wait(lock, [this] { return waiting_ < kWaitingMost; });
+      ++waiting_;
+    }
+    threads_.enqueue([this, task = std::move(task)] {
+      {
+        const std::lock_guard lock(mutex_);
+        --waiting_;
+      }
+      room_.notify_one();
+      task();
+    });
+  }
+  void shutdown() override { threads_.shutdown(); }
+
+ private:
+  static constexpr int kWaitingMost = 32;
+
+  httplib::ThreadPool threads_{kHandlersMost + kStreamsMost};
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable room_;
+  int waiting_ = 0;
+};
+
+// A page of another site that a browser shows may neither ask nor tell; who follows a link from there may come.
+bool is_of_another_site(const httplib::Request& asked) {
+  return asked.get_header_value("Sec-Fetch-Site") == "cross-site" && asked.get_header_value("Sec-Fetch-Mode") != "navigate";
+}
 
 }  // namespace
 
@@ -133,12 +178,13 @@ struct HttpServer::Parts {
   BoundedServer server;
   int port = 0;
   std::atomic<int> streams{0};
-  std::atomic<bool> ending{false}, ended{false};
+  std::atomic<bool> ended{false};
   std::thread thread;
 };
 
 void HttpServer::Parts::answer(const httplib::Request& asked, httplib::Response& response) {
-  StatusOr<HttpAnswer> answer = handler(request_of(asked));
+  const_cast<httplib::Request&>(asked).ranges.clear();  // httplib would put as many copies of the answer together as are asked for
+  StatusOr<HttpAnswer> answer = is_of_another_site(asked) ? absl::PermissionDeniedError("a page of another site asks") : handler(request_of(asked));
   if (answer.ok() && answer->next && streams.fetch_add(1) >= kStreamsMost) {
     --streams;
     answer = absl::ResourceExhaustedError(absl::StrCat(kStreamsMost, " others are being told already"));
@@ -152,7 +198,7 @@ void HttpServer::Parts::answer(const httplib::Request& asked, httplib::Response&
 
 void HttpServer::Parts::stream(const HttpAnswer& answer, httplib::Response& response) {
   const auto write_next = [this, next = answer.next](std::size_t, httplib::DataSink& sink) {
-    if (ending || !sink.is_writable()) return false;
+    if (server.ending || !sink.is_writable()) return false;
     const auto piece = next();
     if (!piece) sink.done();
     else if (!piece->empty()) return sink.write(piece->data(), piece->size());
@@ -173,7 +219,7 @@ StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const HttpPlace& place,
   if (!place.socket.empty()) server.set_address_family(AF_UNIX);
   server.set_socket_options(may_follow_a_dead_one);
   server.set_tcp_nodelay(place.socket.empty());
-  server.new_task_queue = [] { return new httplib::ThreadPool(kHandlersMost + kStreamsMost); };
+  server.new_task_queue = [] { return new BoundedPool; };
   server.set_pre_routing_handler([parts = parts.get()](const httplib::Request& asked, httplib::Response& response) {
     parts->answer(asked, response);
     return httplib::Server::HandlerResponse::Handled;
@@ -195,7 +241,7 @@ StatusOr<std::unique_ptr<HttpServer>> HttpServer::listen(const HttpPlace& place,
 }
 
 HttpServer::~HttpServer() {
-  parts_->ending = true;
+  parts_->server.ending = true;
   // stop() before the thread has come to listen would be overheard.
   while (!parts_->server.is_running() && !parts_->ended) std::this_thread::yield();
   parts_->server.stop();

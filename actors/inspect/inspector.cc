@@ -237,7 +237,6 @@ StatusOr<HttpAnswer> Inspector::answer(const HttpRequest& request) {
       return absl::NotFoundError(absl::StrCat("there is no actor ", named, ": this job has ranks 0 to ", setup_.world - 1));
     ranks = {*actor.rank};
     question.words["rank"] = absl::StrCat(*actor.rank);
-    authority_.sign(question);
   }
   const auto replies = ask(question, ranks, patience);
   TROUPE_RETURN_IF_ERROR(refused(replies));
@@ -253,18 +252,23 @@ StatusOr<std::string> Inspector::answer_here(const Question& question) {
 // The one that has an actor of that name.
 StatusOr<int> Inspector::rank_of(const std::string& actor, std::chrono::nanoseconds patience) {
   const auto replies = ask({.verb = "actor", .words = {{"actor", actor}}}, {}, patience);
+  for (const auto& reply : replies) {
+    if (!reply.status.ok())
+      return absl::FailedPreconditionError(absl::StrCat("rank ", reply.rank, " does not answer, and may have an actor ", actor, ", too: say RANK/", actor));
+  }
   TROUPE_RETURN_IF_ERROR(mailbox_view({.card = card_, .actor = actor}, replies).status());
   const auto has_it = [](const RankReply& reply) { return reply.status.ok() && reply.text.size() > 2; };
   return std::ranges::find_if(replies, has_it)->rank;
 }
 
-std::vector<RankReply> Inspector::ask(const Question& question, const std::vector<int>& only, std::chrono::nanoseconds patience) {
+std::vector<RankReply> Inspector::ask(Question question, const std::vector<int>& only, std::chrono::nanoseconds patience) {
   const auto is_asked = [&](int rank) { return only.empty() || std::ranges::find(only, rank) != only.end(); };
   const auto reply_of = [](int rank, StatusOr<std::string> answer) {
     return answer.ok() ? RankReply{.rank = rank, .status = ok(), .text = *std::move(answer)} : RankReply{.rank = rank, .status = answer.status()};
   };
   std::vector<RankReply> replies;
   const std::lock_guard lock(asking_);
+  if (changes_something(question)) authority_.sign(question);  // in the order in which they go
   if (!tree_) {
     for (const auto& rank : setup_.ranks) {
       if (is_asked(rank.rank.value)) replies.push_back(reply_of(rank.rank.value, actors::answer(rank, question, true)));

@@ -63,7 +63,7 @@ class Inspector {
   StatusOr<std::string> answer_here(const Question& question);
   StatusOr<int> rank_of(const std::string& actor, std::chrono::nanoseconds patience);
   // What `only` answer; all if it is empty.
-  std::vector<RankReply> ask(const Question& question, const std::vector<int>& only, std::chrono::nanoseconds patience);
+  std::vector<RankReply> ask(Question question, const std::vector<int>& only, std::chrono::nanoseconds patience);
 
   Setup setup_;
   Authority authority_;

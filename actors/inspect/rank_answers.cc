@@ -95,6 +95,7 @@ StatusOr<std::string> tell(const RankSources& rank, const Question& question) {
   if (!rank.control) return absl::FailedPreconditionError("the actors of this program cannot be told anything");
   TROUPE_ASSIGN_OR_RETURN(actor::Controlled told, rank.control(kWhat, question.word("actor")));
   trace::RankReport report;
+  report.rank = rank.rank.value;
   report.snapshot.actors.push_back(std::move(told.row));
   const std::string row = trace::rows_to_json(report, "actors", true);
   return absl::StrCat(R"({"text":)", nlohmann::json(told.text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), R"(,"actor":)", row.substr(1, row.size() - 2), "}");

@@ -87,12 +87,20 @@ void StallWatch::run() {
     if (!stall) continue;
     asks_ = true;
     lock.unlock();
-    const bool is_one = report(*stall);
+    const Found found = report(*stall);
     lock.lock();
     asks_ = false;
     changed_.notify_all();
-    not_before_s_ = is_one ? std::numeric_limits<double>::infinity() : 2 * stall->stalled_s;
+    if (found == Found::kNoStall) since_ = std::chrono::steady_clock::now();  // nobody had to do anything until now
+    else not_before_s_ = found == Found::kReported ? std::numeric_limits<double>::infinity() : 2 * stall->stalled_s;
   }
+}
+
+// Of the actors here.
+bool StallWatch::someone_is_paused() const {
+  return std::ranges::any_of(setup_->probes, [](const auto* probes) {
+    return std::ranges::any_of(probes->snapshot().actors, [](const trace::ActorRow& actor) { return actor.state == trace::State::kPaused; });
+  });
 }
 
 std::optional<Stall> StallWatch::look() {
@@ -105,16 +113,17 @@ std::optional<Stall> StallWatch::look() {
     not_before_s_ = 0;
     return {};
   }
+  if (someone_is_paused()) since_ = now;
   const double stalled_s = std::chrono::duration<double>(now - since_).count();
   if (stalled_s < std::max({not_before_s_, setup_->least_s, setup_->factor * usual})) return {};
   return Stall{.step = setup_->last_done.value >= 0 ? closed_.value + 1 : -1, .stalled_s = stalled_s, .usual_s = usual};
 }
 
-bool StallWatch::report(const Stall& stall) {
+StallWatch::Found StallWatch::report(const Stall& stall) {
   const auto ranks = setup_->inspector.reports(kAnswersWithin);
   auto graph = trace::wait_graph(ranks);
-  if (!is_stalled(ranks, graph)) return false;
-  if (setup_->rank > 0 && is_left_to_others(ranks)) return true;
+  if (!is_stalled(ranks, graph)) return Found::kNoStall;
+  if (setup_->rank > 0 && is_left_to_others(ranks)) return Found::kReported;
   add_events(graph);
   const StallReport report = stall_report(stall, ranks, graph);
   log_warning(report.text.substr(0, report.text.find_last_not_of('\n') + 1));
@@ -123,8 +132,8 @@ bool StallWatch::report(const Stall& stall) {
     const std::lock_guard lock(mutex_);
     ++reports_;
   }
-  if (setup_->stop) stop_job(graph, stall, report);
-  return true;
+  if (setup_->stop && !stop_job(graph, stall, report)) return Found::kNotStopped;
+  return Found::kReported;
 }
 
 // One below answers, and none of its actors has handled anything meanwhile either: it sees what we see.
@@ -167,11 +176,11 @@ void StallWatch::write(const Stall& stall, const StallReport& report) {
   }
 }
 
-void StallWatch::stop_job(const trace::WaitGraph& graph, const Stall& stall, const StallReport& report) {
+bool StallWatch::stop_job(const trace::WaitGraph& graph, const Stall& stall, const StallReport& report) {
   const auto ledger = std::ranges::find(graph.nodes, "ledger", &trace::WaitGraph::Node::actor);
   if (ledger != graph.nodes.end() && (ledger->detail == "save" || ledger->detail == "evaluation")) {
     log_warning(absl::StrCat("job.on_stall = stop does not end a job that waits for its ", ledger->detail, ", which may take longer than steps"));
-    return;
+    return false;
   }
   {
     const std::lock_guard lock(mutex_);
@@ -179,6 +188,7 @@ void StallWatch::stop_job(const trace::WaitGraph& graph, const Stall& stall, con
   }
   setup_->stop(absl::DeadlineExceededError(absl::StrCat(absl::StrFormat("step %d is not closed after %.1f s, and job.on_stall = stop: ", stall.step, stall.stalled_s),
                                                         report.cause, setup_->folder.empty() ? "" : absl::StrCat("; see ", setup_->folder, "/stalls"))));
+  return true;
 }
 
 }  // namespace troupe::actors

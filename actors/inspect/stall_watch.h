@@ -58,11 +58,13 @@ class StallWatch {
   void run();
   std::optional<Stall> look();
   // Without the lock. False: nobody waits for anybody.
-  bool report(const Stall& stall);
+  bool someone_is_paused() const;
+  enum class Found { kNoStall, kReported, kNotStopped };
+  Found report(const Stall& stall);
   bool is_left_to_others(const std::vector<trace::RankReport>& ranks);
   void add_events(trace::WaitGraph& graph);
   void write(const Stall& stall, const StallReport& report);
-  void stop_job(const trace::WaitGraph& graph, const Stall& stall, const StallReport& report);
+  bool stop_job(const trace::WaitGraph& graph, const Stall& stall, const StallReport& report);
   double usual_s() const;
   std::int64_t handled() const;
 

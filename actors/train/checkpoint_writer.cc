@@ -105,7 +105,7 @@ void CheckpointWriter::snapshot_taken(SnapshotTaken message) {
 
 void CheckpointWriter::begin_when_complete() {
   if (!requested_ || snapshot_ != requested_->step || taken_.size() < own_) return;
-  begun_ns_ = now_ns();
+  begun_ns_ = setup_.clock.now_ns();
   setup_.storage.notify(device::shown(setup_.storage, {.what = "begin checkpoint", .step = requested_->step.value}, [this, writer = self(), step = requested_->step](device::StreamContext&) {
     auto save = checkpoint::CheckpointSave::begin(setup_.disk, setup_.output, step);
     if (save.ok()) save_.emplace(*std::move(save));
@@ -116,7 +116,7 @@ void CheckpointWriter::begin_when_complete() {
 void CheckpointWriter::begun(SaveBegun message) {
   first_failure_ = ok();
   if (!message.result.ok()) {
-    send(ledger_, SaveDone{requested_->step, message.result, "", now_ns() - begun_ns_});
+    send(ledger_, SaveDone{requested_->step, message.result, "", setup_.clock.now_ns() - begun_ns_});
     requested_.reset();
     show_state();
     return;
@@ -144,8 +144,9 @@ void CheckpointWriter::write_when_complete() {
       TROUPE_ASSIGN_OR_RETURN(const std::string text, checkpoint::to_text(record));
       return setup_.disk.write_file_durably(record_path(folder, setup_.rank.value), text).status();
     };
-    leader.send(ShardWritten{step, setup_.rank, write()});
-    own.send(FileWritten{});
+    const Status written = write();
+    own.send(FileWritten{});  // before anybody can hear of it and end the job
+    leader.send(ShardWritten{step, setup_.rank, written});
   }));
 }
 

@@ -84,8 +84,8 @@ void Reporter::closed(StepClosed message) {
   recent_step_s_ = recent_step_s_ == 0 ? step_s : 0.9 * recent_step_s_ + 0.1 * step_s;
   setup_.metrics.notify(device::shown(setup_.metrics, {.what = "write metrics", .step = line.report.step.value}, [this, reporter = self(), ledger = ledger_, step = line.report.step, line = MetricsLine(line)](device::StreamContext&) {
     write(line);
+    reporter.send(LineWritten{});  // before the ledger may end the job
     ledger.send(StepWritten{step});
-    reporter.send(LineWritten{});
   }));
   ++unwritten_;
   set_state(trace::State::kRunning, metrics_name_, line.report.step.value);

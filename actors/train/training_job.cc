@@ -66,7 +66,7 @@ World World::on_this_machine(const kernels::Table& kernels, const Clock& clock) 
 }
 
 TrainingJob::TrainingJob(plan::JobConfig job, plan::Plan plan, const World& world, const JobOptions& options)
-    : job_(std::move(job)), plan_(std::move(plan)), world_(world), options_(options), begun_ns_(world.clock.now_ns()),
+    : job_(std::move(job)), plan_(std::move(plan)), world_(world), options_(options), begun_ns_(trace::Ticks(world.system.clock).now_ns()),
       rank_(world.transport ? world.transport->rank() : Rank(0)), replica_number_(plan_.placement.replica_of(rank_)),
       part_(plan_.placement.part_of(rank_)) {}
 

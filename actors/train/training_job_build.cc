@@ -216,7 +216,7 @@ void TrainingJob::add_leaders(Actors& all) {
                                   .steps = job_.training.steps, .peak_flops_per_s = options_.peak_flops_per_s,
                                   .tensorboard = tensorboard_folder(), .after = start_.step, .console = options_.console, .log_every = job_.metrics.log_every,
                                   .on_step = options_.on_step});
-  seen_ = std::make_unique<trace::TrainingProbe>(world_.clock, trace::TrainingProbe::Job{
+  seen_ = std::make_unique<trace::TrainingProbe>(system_->probes().ticks(), trace::TrainingProbe::Job{
       .begun_ns = begun_ns_, .first_step = start_.step.value + 1, .steps = job_.training.steps, .tokens = start_.tokens,
       .tokens_per_step = static_cast<double>(plan_.tokens_per_step()), .flops_per_step = plan_.flops_per_step / plan_.placement.world(),
       .peak_flops_per_s = options_.peak_flops_per_s});

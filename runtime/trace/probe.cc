@@ -292,6 +292,7 @@ ActorRow Probe::row(const Texts& texts) const {
   } else if (const Pause::Seen seen = pause.seen(); row.state != State::kEnded && seen.paused) {
     row.state = State::kPaused;
     row.detail.clear();
+    row.from.clear();
     row.number = -1;
     row.since_ns = ticks_.age_ns(seen.since);
   } else if (row.state == State::kIdle && row.depth > 0) {

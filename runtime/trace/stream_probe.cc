@@ -1,6 +1,7 @@
 #include "runtime/trace/stream_probe.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 
@@ -47,7 +48,7 @@ void StreamProbe::end() {
   record.end.store(now, std::memory_order_relaxed);
   record.busy.store(std::min(busy, now - begun_at), std::memory_order_relaxed);
   ended_.store(at + 1, std::memory_order_release);
-  count_in_step(step_.load(std::memory_order_relaxed), busy);
+  count_in_step(step_.load(std::memory_order_relaxed), std::min(busy, now - begun_at));
   change<const char*>(what_, nullptr);
 }
 
@@ -66,12 +67,13 @@ void StreamProbe::count_in_step(std::int64_t step, std::uint64_t busy) {
 
 template <class Read>
 void StreamProbe::read_whole(const Read& read) const {
-  std::uint64_t version = 0;
-  do {
-    version = version_.load(std::memory_order_acquire);
+  while (true) {
+    const std::uint64_t version = version_.load(std::memory_order_acquire);
     read();
     std::atomic_thread_fence(std::memory_order_acquire);
-  } while (version % 2 == 1 || version != version_.load(std::memory_order_relaxed));
+    if (version % 2 == 0 && version == version_.load(std::memory_order_relaxed)) return;
+    std::this_thread::yield();  // the writer may have lost its core
+  }
 }
 
 std::int64_t StreamProbe::busy_ns() const {

@@ -11,7 +11,7 @@ std::optional<double> finite(double value) { return std::isfinite(value) ? std::
 
 }  // namespace
 
-TrainingProbe::TrainingProbe(const Clock& clock, const Job& job) : clock_(clock), job_(job) {
+TrainingProbe::TrainingProbe(Ticks ticks, const Job& job) : ticks_(ticks), job_(job) {
   totals_.changed_ns = job.begun_ns;
   totals_.tokens = job.tokens;
   seen_.store(totals_);
@@ -60,7 +60,7 @@ void TrainingProbe::evaluated(std::int64_t step, double loss) {
 }
 
 TrainingRow TrainingProbe::row() const {
-  const std::int64_t now_ns = clock_.now_ns();
+  const std::int64_t now_ns = ticks_.now_ns();
   const Totals t = seen_.load();
   const std::int64_t since_ns = std::max<std::int64_t>(0, now_ns - t.changed_ns);
   std::vector<std::int64_t> recent(t.recent_ns.begin(), t.recent_ns.begin() + std::min<std::int64_t>(t.closed, kRecent));

@@ -12,6 +12,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/trace/cell.h"
+#include "runtime/trace/ticks.h"
 #include "runtime/trace/report.h"
 
 namespace troupe::trace {
@@ -39,8 +40,8 @@ class TrainingProbe {
     bool skipped = false;
   };
 
-  // The clock is the one whose time the ledger gives; outlives this.
-  TrainingProbe(const Clock& clock, const Job& job);
+  // `ticks`: the time that the ledger gives.
+  TrainingProbe(Ticks ticks, const Job& job);
 
   // --- by the ledger ---
   void opened(std::int64_t now_ns);
@@ -67,7 +68,7 @@ class TrainingProbe {
     std::array<std::int64_t, kStepBoundsMs.size() + 1> step_times{};
   };
 
-  const Clock& clock_;
+  const Ticks ticks_;
   const Job job_;
   Totals totals_;                       // the ledger's own
   Cell<Totals> seen_;

@@ -63,6 +63,7 @@ Status dashboard(const DashboardArguments& arguments) {
   std::fflush(stdout);
   int signal = 0;
   sigwait(&ending, &signal);
+  pthread_sigmask(SIG_UNBLOCK, &ending, nullptr);  // another one does not wait for an answer that is under way
   feed->end("the dashboard was ended");
   return ok();
 }

@@ -69,7 +69,12 @@ void DashboardFeed::run() {
     auto due = std::chrono::steady_clock::now();
     auto frame = source_->next();
     due += source_->pause();
-    if (frame.ok()) take(*std::move(frame));
+    if (frame.ok()) {
+      try {
+        take(*std::move(frame));
+      } catch (const json::exception&) {  // of another version, or of another's hand: not shown
+      }
+    }
     lock.lock();
     if (ending_) return;
     if (!frame.ok()) {

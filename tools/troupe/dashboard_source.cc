@@ -106,7 +106,8 @@ StatusOr<std::string> RecordedFrames::next() {
   auto following = read();
   if (following.ok()) {
     ahead_ = *std::move(following);
-    const double apart_s = (json::parse(ahead_, nullptr, false).value("at_unix_s", 0.0) - now.value("at_unix_s", 0.0)) / speed_;
+    const auto at_s = [](const json& seen) { return seen.contains("at_unix_s") && seen["at_unix_s"].is_number() ? seen["at_unix_s"].get<double>() : 0.0; };
+    const double apart_s = (at_s(json::parse(ahead_, nullptr, false)) - at_s(now)) / speed_;
     pause_ = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * (std::isfinite(apart_s) ? std::clamp(apart_s, 0.0, kPauseMost_s) : 1.0)));
   } else {
     after_ = following.status();

@@ -87,7 +87,7 @@ class Ledger : public testing::Test {
   using Replica = test::Inbox<OpenStep, StepDecided, SnapshotRequested, EvaluationRequested, JobEnded>;
   actor::SimWorld world_{7};
   device::SimStream& time_ = world_.add_stream("time", [](std::uint64_t) { return 1'000'000'000; });
-  trace::TrainingProbe seen_{world_.clock(), {.steps = 3}};
+  trace::TrainingProbe seen_{trace::Ticks(&world_.clock()), {.steps = 3}};
   plan::JobConfig job_;
   plan::Plan plan_;
   test::Inbox<SaveRequested>& writer_ = world_.system().add<test::Inbox<SaveRequested>>("writer");

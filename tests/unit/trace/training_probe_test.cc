@@ -30,7 +30,7 @@ std::int64_t sum_ns(const TrainingRow& row) {
 TEST(TrainingProbe, UsefulTimeAndItsLossesAreTheWall) {
   using Lost = std::map<std::string, double>;
   VirtualClock clock;
-  TrainingProbe probe(clock, {.begun_ns = 100 * kTrainedSecond, .steps = 9, .tokens_per_step = 80, .flops_per_step = 1e9, .peak_flops_per_s = 1e9});
+  TrainingProbe probe(Ticks(&clock), {.begun_ns = 100 * kTrainedSecond, .steps = 9, .tokens_per_step = 80, .flops_per_step = 1e9, .peak_flops_per_s = 1e9});
   const auto at = [&](std::int64_t s) {
     clock.advance((100 + s) * kTrainedSecond - clock.now_ns());
     const TrainingRow row = probe.row();
@@ -73,7 +73,7 @@ TEST(TrainingProbe, UsefulTimeAndItsLossesAreTheWall) {
 
 TEST(TrainingProbe, GoesOnWithTheStepsAndTokensOfTheRunBefore) {
   VirtualClock clock;
-  TrainingProbe probe(clock, {.first_step = 41, .steps = 60, .tokens = 1000});
+  TrainingProbe probe(Ticks(&clock), {.first_step = 41, .steps = 60, .tokens = 1000});
   EXPECT_EQ(probe.row().step, 40);
   probe.opened(0);
   probe.closed({.loss = 2, .tokens = 10}, kTrainedSecond);
@@ -87,7 +87,7 @@ TEST(TrainingProbe, GoesOnWithTheStepsAndTokensOfTheRunBefore) {
 
 TEST(TrainingProbe, CountsStepTimesByBound) {
   VirtualClock clock;
-  TrainingProbe probe(clock, {});
+  TrainingProbe probe(Ticks(&clock), {});
   std::int64_t now_ns = 0;
   for (const std::int64_t took_ns : {1'000'000l, 1'000'001l, 50'000'000l, 3'000'000'000'000l}) {
     probe.opened(now_ns);
