@@ -88,11 +88,6 @@ void DashboardHistory::take(const json& frame) {
 }
 
 void DashboardHistory::read_metrics(const std::string& path) {
-  if (!path_.empty() && path != path_) {  // of another run, whose file may not be there
-    path_.clear();
-    steps_.clear();
-    from_metrics_ = false;
-  }
   struct stat file{};
   if (stat(path.c_str(), &file) != 0) return;
   if (path != path_ || file.st_ino != inode_ || static_cast<std::uint64_t>(file.st_size) < offset_) {

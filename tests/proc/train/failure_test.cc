@@ -74,7 +74,7 @@ TEST_F(Failure, ARankThatIsKilledDuringAnEvaluationEndsTheJobAndIsNamed) {
     more.insert(more.end(), plan.begin(), plan.end());
     job_.emplace(launched(run_, 4, "job", more), run_.folder());
     const auto evaluates = [&] {
-      return read_text(variable_of(pid_of_rank(output(), 0), "TROUPE_STATE_FILE")).find("ledger: waiting for input from evaluation") != std::string::npos;
+      return read_text(variable_of(pid_of_rank(output(), 0), "TROUPE_STATE_FILE")).find("ledger: waiting for evaluation") != std::string::npos;
     };
     ASSERT_TRUE(wait_until([&] { return evaluates() || !job_->running(); }));
     ASSERT_TRUE(job_->running()) << job_->err();
