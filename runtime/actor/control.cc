@@ -1,6 +1,7 @@
 // Pause, go on, step: what System passes on to one of its actors.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/actor/supervisor.h"
 #include "runtime/actor/system_core.h"
 #include "runtime/base/edit_distance.h"
 

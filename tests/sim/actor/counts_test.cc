@@ -86,7 +86,8 @@ std::int64_t dead_in(const auto& row, std::string_view type) {
 TEST(Counts, AddUpOverACrash) {
   constexpr int kActors = 4;
   std::int64_t crashes = 0, dead_letters = 0;
-  for (std::uint64_t seed = 0; seed < test::seeds(100, 20); ++seed) {
+  const auto count = static_cast<std::int64_t>(test::seeds(100, 20));
+  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(count); ++seed) {
     Ledgered seen;
     SimWorld world(seed, 1, {.stop_on_failure = false});
     std::vector<Gossiper*> all;
@@ -145,8 +146,8 @@ TEST(Counts, AddUpOverACrash) {
       dead_letters += dead_in(stone, "Gossip") + dead_in(stone, "Parcelled");
     }
   }
-  EXPECT_GT(crashes, 50);
-  EXPECT_GT(dead_letters, 50);  // of some of these
+  EXPECT_GT(2 * crashes, count);
+  EXPECT_GT(2 * dead_letters, count);  // of some of these
 }
 
 }  // namespace
