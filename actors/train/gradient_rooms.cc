@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "actors/protocol.h"
+
 namespace troupe::actors {
 
 GradientRooms::GradientRooms(const plan::RoomMemory& memory) {
