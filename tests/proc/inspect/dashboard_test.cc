@@ -1,12 +1,8 @@
 // Who may ask a dashboard, and what is refused before it opens.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <fstream>
 
 #include "tests/proc/inspect/inspect_fixture.h"
+#include "tests/proc/inspect/raw_http.h"
 
 namespace troupe::test {
 namespace {
@@ -39,20 +35,10 @@ class DashboardDoor : public Inspect {
   }
   // All of an answer that ends; an endless one's beginning, as much as `enough` says.
   static std::string asked(int port, const std::string& request, const std::string& enough = "\n\n\n") {
-    const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    const timeval patience{.tv_sec = 20, .tv_usec = 0};
-    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    EXPECT_EQ(send(client, request.data(), request.size(), MSG_NOSIGNAL), static_cast<ssize_t>(request.size()));
-    std::string answer;
-    char piece[4096];
-    for (ssize_t bytes; answer.find(enough) == std::string::npos && (bytes = recv(client, piece, sizeof piece, 0)) > 0;) answer.append(piece, static_cast<std::size_t>(bytes));
-    close(client);
-    return answer;
+    RawHttp client(port);
+    client.say(request);
+    (void)client.reads(enough);
+    return client.heard();
   }
   static std::string get(const std::string& target, const std::string& host, const std::string& token = "") {
     return "GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\n" + (token.empty() ? "" : "Authorization: Bearer " + token + "\r\n") + "\r\n";

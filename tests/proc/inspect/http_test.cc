@@ -1,13 +1,11 @@
 // The server behind every door, over real sockets.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
 
 #include "actors/inspect/http.h"
 #include "tests/proc/inspect/inspect_fixture.h"
+#include "tests/proc/inspect/raw_http.h"
 
 namespace troupe::test {
 namespace {
@@ -20,49 +18,6 @@ using actors::HttpServer;
 using testing::HasSubstr;
 
 constexpr auto kLong = 20s;
-
-// A client that reads as it comes.
-class RawClient {
- public:
-  explicit RawClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    const timeval patience{.tv_sec = 20, .tv_usec = 0};
-    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  }
-  ~RawClient() { close(socket_); }
-  RawClient(const RawClient&) = delete;
-  RawClient& operator=(const RawClient&) = delete;
-
-  void say(const std::string& text) { EXPECT_EQ(send(socket_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size())); }
-  // Until `wanted` has been read, or the server has hung up.
-  bool reads(const std::string& wanted) {
-    while (read_.find(wanted) == std::string::npos) {
-      if (!read_some()) return false;
-    }
-    return true;
-  }
-  bool reads_the_end() {
-    while (read_some()) {}
-    return ended_;
-  }
-
- private:
-  bool read_some() {
-    char piece[4096];
-    const ssize_t bytes = recv(socket_, piece, sizeof piece, 0);
-    ended_ = bytes == 0;
-    if (bytes > 0) read_.append(piece, static_cast<std::size_t>(bytes));
-    return bytes > 0;
-  }
-
-  const int socket_;
-  std::string read_;
-  bool ended_ = false;
-};
 
 constexpr const char* kAskForStream = "GET /stream HTTP/1.1\r\nHost: here\r\n\r\n";
 
@@ -95,7 +50,7 @@ TEST(Http, APortThatAnotherHasIsAnError) {
 
 TEST(Http, AnEndlessAnswerComesAsItIsMadeAndEndsWithTheServer) {
   auto server = counting_server();
-  RawClient client(server->port());
+  RawHttp client(server->port());
   client.say(kAskForStream);
   EXPECT_TRUE(client.reads("text/event-stream"));
   EXPECT_TRUE(client.reads("data: 3\n\n"));
@@ -106,9 +61,9 @@ TEST(Http, AnEndlessAnswerComesAsItIsMadeAndEndsWithTheServer) {
 TEST(Http, WhoIsToldEndlesslyTakesNobodysTurn) {
   const auto server = counting_server();
   const HttpPlace place{.host = "127.0.0.1", .port = server->port()};
-  auto told = std::make_unique<std::vector<std::unique_ptr<RawClient>>>();
+  auto told = std::make_unique<std::vector<std::unique_ptr<RawHttp>>>();
   for (int i = 0; i < actors::kStreamsMost; ++i) {
-    told->push_back(std::make_unique<RawClient>(server->port()));
+    told->push_back(std::make_unique<RawHttp>(server->port()));
     told->back()->say(kAskForStream);
     EXPECT_TRUE(told->back()->reads("data: 1\n\n"));
   }
@@ -117,7 +72,7 @@ TEST(Http, WhoIsToldEndlesslyTakesNobodysTurn) {
   EXPECT_TRUE(actors::http_get(place, "/x", kLong).ok());
   told.reset();  // their places are free again
   EXPECT_TRUE(wait_until([&] {
-    RawClient client(server->port());
+    RawHttp client(server->port());
     client.say(kAskForStream);
     return client.reads("data: 1\n\n");
   }, kLong));

@@ -55,6 +55,18 @@ class RawHttp {
     }
     return text;
   }
+  // Reads on as it comes, until `wanted` is there; false: the server hung up before.
+  bool reads(const std::string& wanted) {
+    while (heard_.find(wanted) == std::string::npos) {
+      if (!read_some()) return false;
+    }
+    return true;
+  }
+  bool reads_the_end() {
+    while (read_some()) {}
+    return is_over_;
+  }
+  const std::string& heard() const { return heard_; }
   // Of the answer; 0 without.
   int status() {
     const std::string answer = read_all();
@@ -62,7 +74,17 @@ class RawHttp {
   }
 
  private:
+  bool read_some() {
+    char piece[4096];
+    const ssize_t bytes = recv(socket_, piece, sizeof piece, 0);
+    is_over_ = bytes == 0;
+    if (bytes > 0) heard_.append(piece, static_cast<std::size_t>(bytes));
+    return bytes > 0;
+  }
+
   const int socket_;
+  std::string heard_;
+  bool is_over_ = false;
 };
 
 }  // namespace troupe::test
