@@ -37,7 +37,7 @@ TEST_F(TopTerminal, IsAsItWasAfterEachWayOfEnding) {
 
 TEST_F(TopTerminal, IsAsItWasAfterABreakdown) {
   for (const auto& [how, said] : std::vector<std::pair<std::string, std::string>>{{"exception", "an exception that nobody takes"}, {"check", "a check that fails"}, {"access", "said meanwhile"}, {"none", "said meanwhile"}}) {
-    const TerminalRun run(folder(), 100, 24, std::string(BREAKING_SCREEN) + " " + how);
+    const TerminalRun run(folder(), 200, 24, std::string(BREAKING_SCREEN) + " " + how);
     ASSERT_TRUE(run.tmux().shows("drawn")) << how;
     EXPECT_THAT(run.tmux().screen(), Not(HasSubstr("said meanwhile"))) << how;
     run.tmux().type({"x"});

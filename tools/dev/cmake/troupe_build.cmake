@@ -42,7 +42,7 @@ list(TRANSFORM TROUPE_TEST_FLAGS REPLACE "^-O2$" "-O1")
 # that they can share a precompiled header.
 function(troupe_options_target name)
   add_library(${name} INTERFACE)
-  target_compile_options(${name} INTERFACE ${ARGN} -fPIC -Wall -Wextra -Wshadow -Wconversion -Werror
+  target_compile_options(${name} INTERFACE ${ARGN} -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/= -fPIC -Wall -Wextra -Wshadow -Wconversion -Werror
     -Wno-missing-field-initializers)  # designated initializers leave the rest at its default on purpose
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # false positives of g++ 12 in inlined standard library code; and what ccache needs to see through a precompiled header
