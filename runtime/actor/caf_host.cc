@@ -85,7 +85,10 @@ void post_parcel(Cell& to, const Parcel& parcel, Lane lane, const Actor* from) {
   // The sender's thread takes the receiver's turn into its own queue, unless the receiver belongs to another
   // System.
   const Host* sender = from != nullptr && from->cell_->core == to.core ? from->cell_->host : nullptr;
-  if (sender != nullptr) element->sender = from->probe().id();
+  if (sender != nullptr) {
+    element->sender = from->probe().id();
+    element->sent_at = from->probe().now();
+  }
   to.host->enqueue(std::move(owned), sender != nullptr ? sender->running_on() : nullptr);
 }
 
@@ -110,7 +113,7 @@ void Host::enqueue(caf::mailbox_element_ptr element, caf::execution_unit* unit) 
     ours.probe = cell_.probe.get();
     ours.stage =
         cell_.ended.load(std::memory_order_relaxed) ? Element::Stage::kAfterEnd : Element::Stage::kInMailbox;
-    ours.sent_at = cell_.probe->sent(ours.type().index);
+    ours.sent_at = cell_.probe->sent(ours.type().index, ours.sent_at);
     hand_over(&ours);
   }
   caf::event_based_actor::enqueue(std::move(element), unit);
@@ -140,7 +143,10 @@ caf::resumable::resume_result Host::resume(caf::execution_unit* unit, std::size_
   std::size_t handled = 0;
   Turn turn{{this, handled, messages_most}, probe.pause};
   while (handled < messages_most) {
-    if (probe.pause.holds_back() && probe.pause.park(handled > 0 ? probe.ticks().now() : 0)) return resume_result::awaiting_message;
+    if (probe.pause.holds_back()) {
+      probe.doubt_the_time();
+      if (probe.pause.park(handled > 0 ? probe.ticks().now() : 0)) return resume_result::awaiting_message;
+    }
     if (!mailbox().new_round(kQuantum, turn).consumed_items && mailbox().try_block()) return resume_result::awaiting_message;
     if (finalize()) return resume_result::done;
   }
@@ -179,13 +185,14 @@ caf::invoke_message_result Host::consume(caf::mailbox_element& element) {
   if (!started_) {
     started_ = true;
     guarded("started()", [&] { actor.started(); });
+    probe.doubt_the_time();
   }
   if (!ending_) {  // else the message is left in the mailbox, as the others behind it
     const MessageType& type = ours.type();
     ours.stage = Element::Stage::kTaken;
     probe.pause.take();
     if (const Entry* entry = actor.entry_of(type.index)) {
-      const std::uint64_t begun = probe.begin_handling(type.index, ours.sent_at);
+      const std::uint64_t begun = probe.begin_handling(type.index, entry->slot, ours.sent_at);
       if (type.arrive != nullptr) type.arrive(actor, ours.payload());
       guarded(type.name, [&] { entry->method.invoke(actor, entry->method, ours.payload()); });
       probe.end_handling(type.index, entry->slot, begun, trace::Probe::origin(ours.sent_at, ours.sender));

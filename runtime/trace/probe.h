@@ -9,6 +9,7 @@
 // (ProbeTest.CountsTheEventsItLost, CASES A24).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include "runtime/trace/pause.h"
 #include "runtime/trace/snapshot.h"
 #include "runtime/trace/ticks.h"
+#include "runtime/trace/turn_clock.h"
 
 namespace troupe::trace {
 
@@ -44,19 +46,20 @@ class Probe {
   static constexpr std::uint64_t kStamps = 64;
   static constexpr std::uint64_t kEvents = 256;
   static constexpr int kDeadKinds = 24;
-  static constexpr std::uint64_t kNotKnown = ~std::uint64_t{0};
+  static constexpr std::uint64_t kLooksApart = 16;  // of quick messages: what senders write is read once in so many
+  static constexpr std::uint64_t kNotKnown = TurnClock::kNotKnown;
   static constexpr std::uint32_t kMaxType = (1u << 12) - 2;
 
   Probe(std::string name, Ticks ticks);
 
   // --- written by senders ---
-  // Gives the time, for begin_handling.
-  std::uint64_t sent(std::uint32_t type) {
+  // `at`: when, as now() of the sender gives it; kNotKnown: now. Gives the time, for begin_handling.
+  std::uint64_t sent(std::uint32_t type, std::uint64_t at = kNotKnown) {
     if constexpr (!kProbes) return kNotKnown;
-    const std::uint64_t at = sent_.fetch_add(1, std::memory_order_relaxed);
-    const std::uint64_t now = ticks_.now();
-    stamps_[at % kStamps].store(pack(now, type + 1), std::memory_order_relaxed);
-    return now;
+    const std::uint64_t number = sent_.fetch_add(1, std::memory_order_relaxed);
+    if (at == kNotKnown) at = ticks_.now();
+    stamps_[number % kStamps].store(pack(at, type + 1), std::memory_order_relaxed);
+    return at;
   }
   // What end_handling is told of a message's origin: when it was sent (as sent() gave it), and its sender's id; 0 where that is not known.
   static std::uint64_t origin(std::uint64_t sent_at, std::uint32_t sender) { return sender == 0 || sent_at == kNotKnown ? 0 : pack(sent_at, sender); }
@@ -65,31 +68,32 @@ class Probe {
   // --- written by the actor ---
   // Gives the place in the per-type counts for the process-wide number `type`; at most kTypes.
   int add_type(std::uint32_t type);
-  // Around a handler. `slot` is from add_type. `sent_at`: what sent() gave for this message, which carries it: so its time in the mailbox is its own,
-  // however deep that is and whatever overtook it. kNotKnown: it is not counted.
-  std::uint64_t begin_handling(std::uint32_t type, std::uint64_t sent_at = kNotKnown) {
+  // Around a handler, whose times are as turn_clock.h says. `slot` is from add_type. `sent_at`: what sent() gave for this message, which carries it: so
+  // its time in the mailbox is its own, however deep that is and whatever overtook it. kNotKnown: it is not counted.
+  std::uint64_t begin_handling(std::uint32_t type, int slot, std::uint64_t sent_at = kNotKnown) {
     if constexpr (!kProbes) return 0;
-    const std::uint64_t now = ticks_.now();
+    const auto& counts = types_[static_cast<std::size_t>(slot)];
+    const std::uint64_t now = clock_.begin(
+        ticks_, sent_at,
+        {.handled = counts.handled.load(std::memory_order_relaxed), .ticks = counts.ticks.load(std::memory_order_relaxed), .last = counts.last_ticks});
     if (sent_at != kNotKnown) count(in_mailbox_, now > sent_at ? now - sent_at : 0);  // other cores' counters may be a little ahead
     handling_.store(pack(now, type + 1), std::memory_order_relaxed);
     const std::uint64_t handled = handled_.load(std::memory_order_relaxed);
-    const std::uint64_t depth =
-        sent_.load(std::memory_order_relaxed) - handled - dead_.load(std::memory_order_relaxed);
-    if (static_cast<std::int64_t>(depth) > depth_max_.load(std::memory_order_relaxed)) [[unlikely]] {
-      depth_max_.store(static_cast<std::int64_t>(depth), std::memory_order_relaxed);
-    }
+    if (clock_.is_read() || handled % kLooksApart == 0) look_at_depth(handled);
     return now;
   }
   void end_handling(std::uint32_t type, int slot, std::uint64_t begun, std::uint64_t origin = 0) {
     if constexpr (!kProbes) return;
-    const std::uint64_t spent = ticks_.now() - begun;
+    const std::uint64_t spent = clock_.end(ticks_);
     auto& counts = types_[static_cast<std::size_t>(slot)];
+    if (clock_.is_timed()) counts.last_ticks = static_cast<std::uint32_t>(std::min<std::uint64_t>(spent, 0xffffffffu));
     bump(counts.handled, 1);
     bump(counts.ticks, spent);
     bump(handled_, 1);
     count(in_handler_, spent);
-    const std::uint64_t depth =
-        sent_.load(std::memory_order_relaxed) - handled_.load(std::memory_order_relaxed);
+    const std::uint64_t handled = handled_.load(std::memory_order_relaxed);
+    if (!clock_.is_quick(spent)) look_at_depth(handled);
+    const std::uint64_t depth = sent_seen_ > handled ? sent_seen_ - handled : 0;
     write_event(EventKind::kHandled, begun, type,
                 (depth < 0xffff ? depth : 0xffff) << 32 | (spent < 0xffffffffu ? spent : 0xffffffffu), origin);
     handling_.store(0, std::memory_order_relaxed);
@@ -101,6 +105,13 @@ class Probe {
   }
   void set_state(State state, Name detail = {}, std::int64_t number = -1, Name from = {});
   void mark(Name what, std::int64_t number = -1);
+  // When what it sends is sent, for the receiver's sent().
+  std::uint64_t now() const {
+    if constexpr (!kProbes) return kNotKnown;
+    return clock_.now(ticks_);
+  }
+  // It did something else than to handle messages since the last one, or nothing.
+  void doubt_the_time() { clock_.doubt(); }
   void ended();
   void restarted() { bump(restarts_, 1); }
   // By which messages say who sent them; 0, and those above kMaxId, are not told. Before anybody reads.
@@ -109,6 +120,7 @@ class Probe {
   void rename(std::string name) { name_ = std::move(name); }  // before anybody reads
   void set_ticks(Ticks ticks) {                               // before anybody writes; the state is as old as that
     ticks_ = ticks;
+    clock_.start(ticks_);
     state_since_.store(ticks_.now(), std::memory_order_relaxed);
   }
 
@@ -142,6 +154,7 @@ class Probe {
  private:
   struct TypeCounts {
     std::atomic<std::uint32_t> type{0};
+    std::uint32_t last_ticks = 0;  // the actor's own: of the last that was timed
     std::atomic<std::uint64_t> handled{0}, ticks{0};
   };
   using TimeCounts = std::array<std::atomic<std::uint64_t>, Ticks::kBounds + 1>;
@@ -164,6 +177,12 @@ class Probe {
   static void bump(std::atomic<T>& counter, std::type_identity_t<T> by) {
     counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_release);
   }
+  // Takes the senders' line from them.
+  void look_at_depth(std::uint64_t handled) {
+    sent_seen_ = sent_.load(std::memory_order_relaxed);
+    const auto depth = static_cast<std::int64_t>(sent_seen_ - handled - dead_.load(std::memory_order_relaxed));
+    if (depth > depth_max_.load(std::memory_order_relaxed)) [[unlikely]] depth_max_.store(depth, std::memory_order_relaxed);
+  }
   void count(TimeCounts& times, std::uint64_t ticks) { bump(times[static_cast<std::size_t>(ticks_.bucket(ticks))], 1); }
   void write_event(EventKind kind, std::uint64_t ticks, std::uint64_t low, std::uint64_t what, std::uint64_t origin = 0) {
     const std::uint64_t at = events_written_.load(std::memory_order_relaxed);
@@ -184,7 +203,9 @@ class Probe {
   alignas(64) std::atomic<std::uint64_t> sent_{0};  // senders' line
   std::array<std::atomic<std::uint64_t>, kStamps> stamps_{};
 
-  alignas(64) std::atomic<std::uint64_t> handled_{0};  // the actor's lines
+  alignas(64) TurnClock clock_;  // the actor's lines
+  std::uint64_t sent_seen_ = 0;        // at the last look
+  std::atomic<std::uint64_t> handled_{0};
   std::atomic<std::uint64_t> handling_{0};             // packed start and type + 1; 0 outside handlers
   std::atomic<std::int64_t> depth_max_{0};
   std::atomic<std::uint64_t> state_version_{0};  // odd while the three words below change

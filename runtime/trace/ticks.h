@@ -34,6 +34,10 @@ class Ticks {
                   : static_cast<std::int64_t>(static_cast<double>(ticks) * ns_per_tick_);
   }
   std::int64_t now_ns() const { return ns(now()); }
+  // A time in ticks.
+  std::uint64_t in_ticks(std::int64_t ns) const { return static_cast<std::uint64_t>(static_cast<double>(ns) / ns_per_tick_); }
+  // By the processor's counter: the same for all that do.
+  bool counts() const { return clock_ == nullptr; }
   // Of a histogram of times: `ticks` is not above bound i = 250 ns * 2^i and above the one before; kBounds: above all. A few whole-number operations.
   static constexpr int kBounds = 28;  // up to 33.6 s
   static constexpr std::int64_t bound_ns(int i) { return std::int64_t{250} << i; }

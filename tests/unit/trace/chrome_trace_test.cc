@@ -152,7 +152,7 @@ TEST(RankTrace, HoldsWhatEndedSinceThen) {
   for (int i = 0; i < 3; ++i) {
     const std::uint64_t origin = Probe::origin(receiver->sent(5), sender->id());
     clock.advance(100);
-    const std::uint64_t begun = receiver->begin_handling(5);
+    const std::uint64_t begun = receiver->begin_handling(5, slot);
     stream->begin({.what = "forward", .step = i});
     clock.advance(10);
     receiver->end_handling(5, slot, begun, origin);

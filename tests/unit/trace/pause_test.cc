@@ -107,7 +107,7 @@ TEST(PauseTest, TheProbeShowsItWhileNoHandlerRuns) {
   const int slot = probe.add_type(0);
   probe.set_state(State::kWaitingForCredit, Name{1}, 4);
   probe.sent(0);
-  const auto begun = probe.begin_handling(0);
+  const auto begun = probe.begin_handling(0, slot);
   probe.pause.pause(probe.ticks().now());
   EXPECT_EQ(probe.row(texts).state, State::kHandling);
   probe.end_handling(0, slot, begun);

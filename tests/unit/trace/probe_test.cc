@@ -21,7 +21,7 @@ struct ProbeTest : testing::Test {
   Probe probe{"a", Ticks(&clock)};
 
   void handle(std::uint32_t type, int slot, std::int64_t for_ns = 0) {
-    const std::uint64_t begun = probe.begin_handling(type);
+    const std::uint64_t begun = probe.begin_handling(type, slot);
     clock.advance(for_ns);
     probe.end_handling(type, slot, begun);
   }
@@ -65,7 +65,7 @@ TEST_F(ProbeTest, CountsTimesInMailboxAndHandler) {
   const auto handled_after = [&](std::int64_t waits_ns, std::int64_t takes_ns) {
     const std::uint64_t sent_at = probe.sent(3);
     clock.advance(waits_ns);
-    const std::uint64_t begun = probe.begin_handling(3, sent_at);
+    const std::uint64_t begun = probe.begin_handling(3, slot, sent_at);
     clock.advance(takes_ns);
     probe.end_handling(3, slot, begun);
   };
@@ -97,7 +97,7 @@ TEST_F(ProbeTest, CountsTheTimeOfEveryMessageOfADeepMailbox) {
     std::int64_t bound_ns = 250;
     while (bound_ns < waited_ns) bound_ns *= 2;
     ++expected[bound_ns];
-    probe.end_handling(3, slot, probe.begin_handling(3, at));
+    probe.end_handling(3, slot, probe.begin_handling(3, slot, at));
   }
   EXPECT_EQ(by_bound_ns(probe.row(texts()).in_mailbox), expected);
 }
@@ -122,10 +122,10 @@ TEST_F(ProbeTest, ShowsWhatWaitsAndHowLong) {
 }
 
 TEST_F(ProbeTest, ShowsTheHandlerItIsStuckIn) {
-  probe.add_type(2);
+  const int slot = probe.add_type(2);
   probe.sent(2);
   probe.set_state(State::kWaitingForCredit, Name{5});
-  probe.begin_handling(2);
+  probe.begin_handling(2, slot);
   clock.advance(3'000'000);
   const ActorRow row = probe.row(texts());
   EXPECT_EQ(row.state, State::kHandling);
@@ -262,7 +262,7 @@ TEST(Probe, IsReadWhileItIsWritten) {
   std::thread actor([&] {
     for (int handled = 0; handled < 50'000;) {
       if (probe->depth() == 0) continue;
-      const std::uint64_t begun = probe->begin_handling(1);
+      const std::uint64_t begun = probe->begin_handling(1, slot);
       probe->set_state(State::kRunning, Name{static_cast<std::uint32_t>(handled)}, handled);
       probe->end_handling(1, slot, begun);
       ++handled;

@@ -88,7 +88,7 @@ void fail_with_a_registry() {
   registry.add(probe);
   probe->sent(1);
   const int slot = probe->add_type(1);
-  probe->end_handling(1, slot, probe->begin_handling(1));
+  probe->end_handling(1, slot, probe->begin_handling(1, slot));
   TROUPE_CHECK(false) << "broken";
 }
 

@@ -1,0 +1,78 @@
+// When an actor's handlers begin and end and when it sends, by as few readings of the processor's counter as can be: one costs as much as all else
+// that a probe does for a message.
+//
+// A handler begins where the one before it on this thread, or of this actor, has ended, if its message lay in the mailbox by then: in between the
+// thread only took it out. Handlers of a kind that takes less than kQuick_ns on average are timed one in kTimedApart; the others have taken as
+// long as the last that was, and what any of them sends is sent when it began. All else is read. With a Clock instead of the counter everything is.
+//
+// Threads: the actor's own context. Errors: where a handler is as quick as usual, of a time at most kTimedApart x kQuick_ns; one that takes
+// long against its habit is seen while it runs (it began then at the latest), and has its true time if it is one of the timed. Invariants: a
+// message that waited for a thread to wake has waited (TurnClockTest.ReadsTheClockAfterIdleness); TurnClockTest.TimesOneInEightOfTheQuick.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/trace/ticks.h"
+
+namespace troupe::trace {
+
+class TurnClock {
+ public:
+  static constexpr std::int64_t kQuick_ns = 1000;
+  static constexpr std::uint64_t kTimedApart = 8;
+  static constexpr std::uint64_t kTimedFirst = 64;  // of a kind, whatever they take
+  static constexpr std::uint64_t kNotKnown = ~std::uint64_t{0};
+
+  // Of handlers of one kind, up to now.
+  struct Habit {
+    std::uint64_t handled = 0, ticks = 0;
+    std::uint64_t last = 0;  // ticks of the last that was timed
+  };
+
+  void start(const Ticks& ticks) {
+    quick_ = ticks.in_ticks(kQuick_ns);
+    counts_ = ticks.counts();
+  }
+  std::uint64_t begin(const Ticks& ticks, std::uint64_t sent_at, const Habit& habit) {
+    const LastHandler& before = last_handler;
+    is_quick_ = counts_ && habit.handled >= kTimedFirst && habit.ticks < habit.handled * quick_;
+    is_timed_ = !is_quick_ || habit.handled % kTimedApart == 0;
+    last_ = habit.last;
+    const std::uint64_t ended = std::max(before.ended, ended_);
+    const bool lay_there = sent_at == before.begun || (sent_at != kNotKnown && sent_at + quick_ <= ended);
+    is_read_ = !counts_ || !lay_there || doubts_ || (is_timed_ && !before.is_timed);
+    begun_ = is_read_ ? ticks.now() : ended;
+    in_handler_ = true;
+    doubts_ = false;
+    return begun_;
+  }
+  // Gives how long the handler took.
+  std::uint64_t end(const Ticks& ticks) {
+    in_handler_ = false;
+    if (is_timed_) ended_ = ticks.now();
+    if (counts_) last_handler = {begun_, std::max(begun_, ended_), is_timed_};
+    return is_timed_ ? ended_ - begun_ : std::min(last_, quick_);
+  }
+  // Something else went on since the last handler.
+  void doubt() { doubts_ = true; }
+  // Of a message that the actor sends, in a handler or not.
+  std::uint64_t now(const Ticks& ticks) const { return in_handler_ && is_quick_ ? begun_ : ticks.now(); }
+  // The time of the last begin was.
+  bool is_read() const { return is_read_; }
+  bool is_timed() const { return is_timed_; }
+  bool is_quick(std::uint64_t ticks) const { return ticks < quick_; }
+
+ private:
+  // Of any actor, on this thread. By the counter only: clocks of deterministic worlds are not each other's.
+  struct LastHandler {
+    std::uint64_t begun, ended;
+    bool is_timed;
+  };
+  static inline constinit thread_local LastHandler last_handler{kNotKnown - 1, 0, true};
+
+  std::uint64_t begun_ = 0, ended_ = 0, quick_ = 0, last_ = 0;
+  bool counts_ = false, is_quick_ = false, is_timed_ = true, is_read_ = true, in_handler_ = false, doubts_ = true;
+};
+
+}  // namespace troupe::trace
