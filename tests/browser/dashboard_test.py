@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
-"""The dashboard in headless Chromium: dashboard_test.py [PART OF A NAME], or --picture FILE for that of the
-front README. Prints as GoogleTest does, so that tools/test counts it.
+"""The dashboard in headless Chromium: dashboard_test.py [PART OF A NAME]. Prints as GoogleTest does, so that tools/test counts it.
 
 TROUPE_BINARY: the tool. TROUPE_PICTURES: a folder for pictures of what was seen.
 """
 import fnmatch
+import http.client
 import json
 import os
+import re
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
 import traceback
 
 import staged
-from browser import Dashboard, Page, Process, start_chromium, wait_for
+from browser import PATIENCE_S, Dashboard, Page, Process, start_chromium, wait_for
 
 FRAME_MS_MOST = 1500  # that a frame of 512 ranks may take to show on a machine with other work; measured: 30 to 150
 
@@ -161,6 +163,82 @@ def shows_the_timeline(at):
         page.open(dashboard.url)
         page.shown("timeline")
         page.expect("#view-timeline .hint", "no timeline from this job")
+
+
+CHART_OF = """
+const [points, done] = [arguments[0], arguments[1]];
+import('/charts.js').then(({ChartsView}) => {
+  const history = {steps: [], memory: [], version: 0};
+  const view = new ChartsView({history, only: ['loss']});
+  document.body.prepend(view.root);
+  let before = null;
+  const seen = points.map((count) => {
+    history.steps = Array.from({length: count}, (_, i) => ({step: i + 1, loss: 1 + i}));
+    ++history.version;
+    view.update();
+    const {canvas, drawn} = view.charts[0];
+    const isNew = drawn !== before;
+    before = drawn;
+    return {isNew, points: drawn.data.datasets[0].data.length, drawn: drawn.getDatasetMeta(0).data.length, dot: drawn.getDatasetMeta(0).data[0].options.radius > 0,
+            isBlank: canvas.toDataURL() === Object.assign(document.createElement('canvas'), {width: canvas.width, height: canvas.height}).toDataURL()};
+  });
+  view.root.remove();
+  done(seen);
+}).catch((error) => done(String(error)));
+"""
+
+
+def charts_go_from_a_point_to_a_line_and_back(at):
+    """A chart is made anew where one point becomes a line, or a line one point, since Chart.js keeps the options of a drawn one; and only there."""
+    page = at.page
+    counts = [1, 2, 60, 1, 1, 3]
+    with at.replay("healthy", 60) as dashboard:
+        page.open(dashboard.url)
+        seen = page.driver.execute_async_script(CHART_OF, counts)
+        for before, count, chart in zip([None, *counts], counts, seen):
+            is_new = before is None or (before == 1) != (count == 1)
+            assert chart == {"isNew": is_new, "points": count, "drawn": count, "dot": count == 1, "isBlank": False}, (count, seen)
+        page.next_frame()
+        errors = page.errors()
+        assert errors == [], errors
+
+
+def another_runs_steps_are_not_mixed_in(at):
+    """A job of the same folder goes on with the series, one of another folder begins its own; without metrics.jsonl, by frames alone."""
+    page = at.page
+    now = staged.START
+
+    def frames_of(job, output, steps):
+        nonlocal now
+        for step in steps:
+            now += 1
+            actors, edges = staged.pipeline_rank(0, now, 2, step, with_ledger=True)
+            frame = staged.frame(now, [staged.report(0, now, actors, edges, training={**staged.training(step, now), "loss": float(step)})])
+            yield {**frame, "job": {**frame["job"], "job": job, "output": output}}
+
+    path = at.path("runs.jsonl")
+
+    def write(*lives):
+        with open(path, "w", encoding="utf-8") as file:
+            for line in ({"schema": 1, "format": "troupe frames"}, *(frame for life in lives for frame in life)):
+                file.write(json.dumps(line) + "\n")
+
+    def shown():
+        page.expect("#status", "at its end")
+        steps = json.loads(page.js("const asked = new XMLHttpRequest(); asked.open('GET', '/v1/history', false); asked.send(); return asked.responseText"))["steps"]
+        drawn = "return document.querySelector('#view-overview .chart canvas').getAttribute('aria-label')"
+        expected = f" at {steps[-1]['step']}, first .* at {steps[0]['step']}, {len(steps)} points$"
+        wait_for(f"a chart that says {expected!r}", lambda: re.search(expected, page.js(drawn)), 10)
+        return [point["step"] for point in steps]
+
+    write(frames_of("aaaa", "/runs/one", range(1, 9)), frames_of("bbbb", "/runs/one", range(6, 12)))
+    with Dashboard(["--replay", path, "--speed", "4"]) as dashboard:
+        page.open(dashboard.url)
+        assert shown() == list(range(1, 12))
+    write(frames_of("aaaa", "/runs/one", range(1, 9)), frames_of("bbbb", "/runs/two", range(20, 24)))
+    with Dashboard(["--replay", path, "--speed", "4"]) as dashboard:
+        page.open(dashboard.url)
+        assert shown() == list(range(20, 24))
 
 
 def is_usable_by_keyboard(at):
@@ -397,6 +475,17 @@ total_steps = 1000000
     def dashboard(self, *words):
         return Dashboard(list(words), self.env)
 
+    def asked(self, target):
+        """What rank 0 of the job answers by itself."""
+        sockets = [name for name in os.listdir(self.env["TROUPE_RUNTIME_DIR"]) if name.endswith(".0.sock")]
+        assert len(sockets) == 1, sockets
+        asking = http.client.HTTPConnection("localhost")
+        asking.sock = socket.socket(socket.AF_UNIX)
+        asking.sock.settimeout(PATIENCE_S)
+        asking.sock.connect(os.path.join(self.env["TROUPE_RUNTIME_DIR"], sockets[0]))
+        asking.request("GET", target)
+        return asking.getresponse().read().decode()
+
 
 def shows_a_real_training(at):
     """Live numbers of a real job; its end with how far it came; and on with the same folder's next job, without a reload."""
@@ -441,6 +530,80 @@ def shows_a_real_training(at):
         page.expect("#status", "at its end")
 
 
+# What the page is answered about its timeline, and what it then draws of it.
+WATCH = """
+window.watched = {trace: null, bars: [], texts: []};
+const json = Response.prototype.json;
+Response.prototype.json = async function () {
+  const answer = await json.call(this);
+  if (new URL(this.url).pathname === '/v1/trace') watched.trace = answer;
+  return answer;
+};
+for (const [name, kept] of [['fillRect', 'bars'], ['fillText', 'texts']]) {
+  const draw = CanvasRenderingContext2D.prototype[name];
+  CanvasRenderingContext2D.prototype[name] = function (...words) {
+    if (this.canvas.closest('#view-timeline')) watched[kept].push(words);
+    return draw.apply(this, words);
+  };
+}
+"""
+DRAWN = """
+watched.bars = [], watched.texts = [];
+dispatchEvent(new Event('theme'));
+return {...watched, width: document.querySelector('#view-timeline canvas').clientWidth};
+"""
+
+
+def operations_of(trace):
+    """Stream -> [(begin, end, name)], by the clock of the ranks' hosts."""
+    streams = {}
+    for rank in trace["ranks"]:
+        shift = rank["at_unix_s"] - rank["probe_s"]
+        for stream in rank["streams"]:
+            streams[f"{rank['rank']}/{stream['name']}"] = sorted((each["begin_s"] + shift, each["end_s"] + shift, each["name"]) for each in stream["operations"] + stream["running"])
+    return streams
+
+
+SLOWER = ["--model.hidden=256", "--model.intermediate=512", "--training.micro_batch=16", "--training.global_batch=64"]  # its rings then hold many seconds
+
+
+def draws_the_spans_that_the_trace_has(at):
+    """Of a live job: a bar for each operation of the last second, where its time is, and no other; they are those that the job itself tells of."""
+    page, training = at.page, Training(at)
+    with training.start(*SLOWER), training.dashboard() as dashboard:
+        page.open(dashboard.url)
+        page.expect("#status", "live")
+        page.js(WATCH)
+        page.js("const last = document.getElementById('time-last'); last.value = '1'; last.dispatchEvent(new Event('change'))")
+        page.shown("timeline")
+        wait_for("what is drawn of a trace", lambda: page.js("return watched.trace && watched.bars.length"))
+        drawn = page.js(DRAWN)
+        told = json.loads(training.asked("/v1/trace?last_s=60"))
+    streams = operations_of(drawn["trace"])
+    assert {name.split("/")[0] for name in streams} == {"0", "1"}, streams.keys()
+    end = max(each[1] for operations in streams.values() for each in operations)
+    begin = end - 1
+    row_of = {re.sub(r" \S+ %$", "", text): y for text, x, y in drawn["texts"] if x == 0}  # beside which height a stream's name is
+    assert sorted(row_of) == sorted(streams), (row_of, streams.keys())
+    pairs = []
+    for stream, operations in streams.items():
+        bars = sorted(bar for bar in drawn["bars"] if bar[1] < row_of[stream] < bar[1] + bar[3])
+        seen = [each for each in operations if each[1] > begin]
+        assert len(bars) == len(seen), (stream, len(bars), len(seen))
+        pairs += [(bar, max(begin, since), until) for bar, (since, until, _) in zip(bars, seen)]
+    assert len(pairs) == len(drawn["bars"]) > 20, (len(pairs), len(drawn["bars"]))
+    first, last = (choose(pairs, key=lambda pair: pair[1]) for choose in (min, max))
+    scale = (last[0][0] - first[0][0]) / (last[1] - first[1])
+    assert abs(last[0][0] + (end - last[1]) * scale - drawn["width"]) < 1, (scale, drawn["width"])  # the right edge is the last one's end
+    for bar, since, until in pairs:
+        assert abs(bar[0] - drawn["width"] + (end - since) * scale) < 1, (bar, since)
+        assert abs(bar[2] - max(1, (until - since) * scale)) < 1, (bar, since, until)
+    known = {(rank["rank"], stream["name"], each["name"], each["begin_s"]) for rank in told["ranks"] for stream in rank["streams"] for each in stream["operations"]}
+    ended = {(rank["rank"], stream["name"], each["name"], each["begin_s"]) for rank in drawn["trace"]["ranks"] for stream in rank["streams"] for each in stream["operations"]
+             if each["end_s"] + rank["at_unix_s"] - rank["probe_s"] > begin}
+    assert len(ended) > 20 and not ended - known, list(ended - known)[:5]
+
+
 def tells_that_a_job_was_killed(at):
     page, training = at.page, Training(at)
     job = Process(["train", at.path("job.toml")], training.env)
@@ -467,18 +630,11 @@ def train_serves_its_own_page(at):
         assert page.texts(".node-name")
 
 
-def picture_of_the_readme(at, path):
-    with at.replay("failing", 60) as dashboard:
-        at.page.open(dashboard.url, 1180, 640)
-        at.page.frames(5)
-        at.page.settle()
-        at.page.driver.save_screenshot(path)
-
-
 TESTS = [loads_without_errors_and_without_others, goes_on_by_itself, says_when_the_record_ends, shows_the_failing_rank, shows_the_stuck_actor, shows_the_circle,
-         goodput_adds_up_to_the_wall_time, shows_the_timeline, is_usable_by_keyboard, the_rank_map_is_walked_by_arrows, fits_a_phone, names_are_only_text,
-         stays_quick_with_512_ranks, has_contrast_in_light_and_dark, the_theme_switch_is_kept, comes_back_when_the_dashboard_does, shows_a_real_training,
-         tells_that_a_job_was_killed, train_serves_its_own_page]
+         goodput_adds_up_to_the_wall_time, shows_the_timeline, charts_go_from_a_point_to_a_line_and_back, another_runs_steps_are_not_mixed_in,
+         is_usable_by_keyboard, the_rank_map_is_walked_by_arrows, fits_a_phone, names_are_only_text, stays_quick_with_512_ranks,
+         has_contrast_in_light_and_dark, the_theme_switch_is_kept, comes_back_when_the_dashboard_does, shows_a_real_training,
+         draws_the_spans_that_the_trace_has, tells_that_a_job_was_killed, train_serves_its_own_page]
 
 
 def name_of(test):
@@ -514,11 +670,6 @@ def main():
             print(f"skipped because {why}\n[  SKIPPED ] {name_of(test)} (0 ms)")
         return 0
     try:
-        if wanted == "--picture":
-            at = Dashboards(Page(driver))
-            picture_of_the_readme(at, sys.argv[2])
-            at.clean()
-            return 0
         results = [run(test, driver) for test in TESTS if fnmatch.fnmatch(name_of(test).lower(), f"*{wanted.lower()}*")]
     finally:
         driver.quit()

@@ -18,8 +18,8 @@ export class History {
     const {answer} = await this.ask('/v1/history');
     if (!answer) return;
     const last = answer.steps.length ? answer.steps[answer.steps.length - 1].step : -1;
-    const later = this.output === answer.output ? this.steps.filter((point) => point.step > last) : [];
-    this.output = answer.output;
+    const later = this.run === answer.run ? this.steps.filter((point) => point.step > last) : [];
+    this.run = answer.run;
     this.steps = answer.steps.concat(later);
     this.memory = answer.memory ?? [];
     ++this.version;

@@ -97,6 +97,7 @@ void DashboardFeed::take(std::string frame) {
   const json job = seen.contains("job") && seen["job"].is_object() ? seen["job"] : json::object();
   const std::lock_guard lock(mutex_);
   output_ = member_text(job, "output");
+  history_.follow(output_.empty() ? member_text(job, "job") : output_);
   if (is_live() && !output_.empty()) history_.read_metrics(output_ + "/metrics.jsonl");
   history_.take(seen);
   silent_.clear();

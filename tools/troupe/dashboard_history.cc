@@ -65,6 +65,12 @@ void DashboardHistory::add(const Step& point) {
   }
 }
 
+void DashboardHistory::follow(const std::string& run) {
+  if (run.empty() || run == run_) return;
+  if (!run_.empty()) *this = DashboardHistory();
+  run_ = run;
+}
+
 void DashboardHistory::take(const json& frame) {
   Memory memory;
   const auto ranks = frame.find("ranks");
@@ -89,7 +95,11 @@ void DashboardHistory::take(const json& frame) {
 
 void DashboardHistory::read_metrics(const std::string& path) {
   struct stat file{};
-  if (stat(path.c_str(), &file) != 0) return;
+  std::ifstream input(path, std::ios::binary);
+  if (!input || stat(path.c_str(), &file) != 0) {
+    from_metrics_ = false;  // what is known stays, and frames say what comes
+    return;
+  }
   if (path != path_ || file.st_ino != inode_ || static_cast<std::uint64_t>(file.st_size) < offset_) {
     path_ = path;
     inode_ = file.st_ino;
@@ -98,7 +108,6 @@ void DashboardHistory::read_metrics(const std::string& path) {
     steps_.clear();
   }
   if (static_cast<std::uint64_t>(file.st_size) == offset_) return;
-  std::ifstream input(path, std::ios::binary);
   input.seekg(static_cast<std::streamoff>(offset_));
   for (std::string line; std::getline(input, line);) {
     offset_ += line.size();
@@ -130,7 +139,7 @@ std::string DashboardHistory::text(const std::string& output) const {
     steps.push_back(std::move(row));
   }
   for (const auto& point : memory_) memory.push_back({{"at_unix_s", point.at_unix_s}, {"bytes", point.bytes}, {"peak_bytes", point.peak_bytes}});
-  return json{{"schema", 1}, {"output", output}, {"steps", std::move(steps)}, {"memory", std::move(memory)}}.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json{{"schema", 1}, {"output", output}, {"run", run_}, {"steps", std::move(steps)}, {"memory", std::move(memory)}}.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace troupe::tool

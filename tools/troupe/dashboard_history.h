@@ -2,7 +2,8 @@
 // Threads: one. Owns: its points. Errors: none: a file that cannot be read, or a line that says nothing, is passed over.
 // Limits: kPointsMost points a series; of more, the lowest and the highest loss of each four neighbours stay, so that a spike does not get lost.
 // Invariants: never more than kPointsMost points, and a spike is among them (DashboardHistory.ThinsAndKeepsSpikes); of a step that was
-// repeated after a resume the later line counts (DashboardHistory.ARepeatedStepCountsOnce).
+// repeated after a resume the later line counts (DashboardHistory.ARepeatedStepCountsOnce). All points are of one run, however often it was
+// begun again (DashboardHistory.KeepsItsPointsWhenTheRunGoesOn, DashboardHistory.ForgetsThePointsOfAnotherRun).
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,13 @@ class DashboardHistory {
  public:
   static constexpr std::size_t kPointsMost = 2000;
 
+  // The run that all that follows is of: its output folder, or its job's id where it has none; empty: nobody said. Another one's points are forgotten.
+  void follow(const std::string& run);
   // `frame`: its ranks' training and memory are looked at.
   void take(const nlohmann::json& frame);
   // What was appended to the file since the last call; from the start where it is another file, or has become shorter.
   void read_metrics(const std::string& path);
-  // {"schema", "output", "steps": [...], "memory": [...]}
+  // {"schema", "output", "run", "steps": [...], "memory": [...]}
   std::string text(const std::string& output) const;
 
   std::int64_t last_step() const { return steps_.empty() ? 0 : steps_.back().step; }
@@ -40,6 +43,7 @@ class DashboardHistory {
 
   std::vector<Step> steps_;
   std::vector<Memory> memory_;
+  std::string run_;
   std::string path_, torn_;  // of metrics.jsonl: the last line, as far as it is there
   std::uint64_t offset_ = 0, inode_ = 0;
   bool from_metrics_ = false;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -19,6 +20,10 @@ class DashboardHistory : public testing::Test {
   void append(const std::string& text) const { std::ofstream(path(), std::ios::app | std::ios::binary) << text; }
   static std::string line(int step, double loss) { return json{{"step", step}, {"loss", loss}, {"tokens_per_s", 10.0}, {"mfu", 0.5}, {"step_s", 0.1}}.dump() + "\n"; }
   json steps() const { return json::parse(history_.text("/out"))["steps"]; }
+  json memory() const { return json::parse(history_.text("/out"))["memory"]; }
+  static json frame(int step, const json& loss) {
+    return json{{"at_unix_s", 100.0 + step}, {"ranks", {json{{"rank", 0}, {"pid", 7}, {"memory_bytes", 70}}, json{{"rank", 2}, {"pid", 7}, {"memory_bytes", 70}}, json{{"rank", 1}, {"pid", 8}, {"memory_bytes", 30}, {"memory_peak_bytes", 40}, {"training", {{"step", step}, {"loss", loss}}}}}}};
+  }
 
   tool::DashboardHistory history_;
 
@@ -49,6 +54,43 @@ TEST_F(DashboardHistory, BeginsAgainWithAnotherFile) {
   EXPECT_EQ(steps().size(), 1u);
 }
 
+TEST_F(DashboardHistory, KeepsItsPointsWhenTheRunGoesOn) {
+  history_.follow("/out");
+  append(line(1, 3.0) + line(2, 2.5) + line(3, 2.4));
+  history_.read_metrics(path());
+  history_.take(frame(3, 2.4));
+  history_.follow("");      // a frame that does not say whose it is
+  history_.follow("/out");  // another job of the same folder, whose file cannot be read for now
+  std::filesystem::rename(path(), path() + ".away");
+  history_.read_metrics(path());
+  EXPECT_EQ(steps().size(), 3u);
+  history_.take(frame(3, 2.6));
+  history_.take(frame(4, 2.2));  // nobody else says so now
+  ASSERT_EQ(steps().size(), 4u);
+  std::filesystem::rename(path() + ".away", path());
+  append(line(3, 2.6) + line(4, 2.3));
+  history_.read_metrics(path());
+  ASSERT_EQ(steps().size(), 4u);
+  EXPECT_EQ(steps()[1]["loss"], 2.5);
+  EXPECT_EQ(steps()[3]["loss"], 2.3);
+  EXPECT_EQ(memory().size(), 3u);
+}
+
+TEST_F(DashboardHistory, ForgetsThePointsOfAnotherRun) {
+  history_.follow("/out");
+  append(line(1, 3.0) + line(2, 2.5));
+  history_.read_metrics(path());
+  history_.take(frame(2, 2.5));
+  history_.follow("/other");
+  history_.read_metrics(path() + ".none");
+  EXPECT_TRUE(steps().empty()) << steps();
+  EXPECT_EQ(history_.last_step(), 0);
+  EXPECT_TRUE(memory().empty());
+  history_.take(frame(7, 1.5));  // its frames count, as it has no file
+  ASSERT_EQ(steps().size(), 1u);
+  EXPECT_EQ(steps()[0]["step"], 7);
+}
+
 TEST_F(DashboardHistory, ARepeatedStepCountsOnce) {
   append(line(1, 3.0) + line(2, 2.5) + line(3, 2.4) + line(2, 2.6));  // resumed from the checkpoint after step 1
   history_.read_metrics(path());
@@ -77,17 +119,13 @@ TEST_F(DashboardHistory, ThinsAndKeepsSpikes) {
 }
 
 TEST_F(DashboardHistory, TakesFramesWhereThereIsNoFile) {
-  const auto frame = [](int step, json loss) {
-    return json{{"at_unix_s", 100.0 + step}, {"ranks", {json{{"rank", 0}, {"pid", 7}, {"memory_bytes", 70}}, json{{"rank", 2}, {"pid", 7}, {"memory_bytes", 70}}, json{{"rank", 1}, {"pid", 8}, {"memory_bytes", 30}, {"memory_peak_bytes", 40}, {"training", {{"step", step}, {"loss", loss}}}}}}};
-  };
   history_.take(frame(1, 3.0));
   history_.take(frame(1, 3.0));  // nothing new
   history_.take(frame(2, nullptr));
   history_.take(json{{"ranks", "nonsense"}});
   EXPECT_EQ(steps(), (json{{{"step", 1}, {"loss", 3.0}}, {{"step", 2}}}));
-  const json memory = json::parse(history_.text("/out"))["memory"];
-  ASSERT_EQ(memory.size(), 3u);
-  EXPECT_EQ(memory[2], (json{{"at_unix_s", 102.0}, {"bytes", 100}, {"peak_bytes", 40}}));
+  ASSERT_EQ(memory().size(), 3u);
+  EXPECT_EQ(memory()[2], (json{{"at_unix_s", 102.0}, {"bytes", 100}, {"peak_bytes", 40}}));
 }
 
 }  // namespace
