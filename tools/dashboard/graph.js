@@ -3,7 +3,8 @@ import {badge, duration, element, kLegend, say, showBadge, sign, stateClass, sta
 import {kNode, layout} from './graph_layout.js';
 
 const kRanksAtOnce = 4, kActorsAtOnce = 120;
-const kLabelsMost = 60;
+const kLabelsMost = 60, kLabel = {width: 26, height: 12};
+const kWaysMost = 3;
 const kSmallFrom = 200;  // so many ranks have small cells
 
 const kCells = {  // of the rank map: sign and what it means
@@ -113,20 +114,22 @@ export class GraphView {
   drawEdges(edges, placed) {
     this.lines.replaceChildren();
     this.paths = new Map();
-    const taken = new Map();
+    const names = svg('g', {});  // above all lines
+    const taken = new Map(), ways = new Set(), labels = [];
     for (const edge of edges) {
       const from = this.nodes.get(edge.fromId), to = this.nodes.get(edge.toId);
       if (!from || !to) continue;
       const key = `${edge.fromId} ${edge.toId}`;
       const lane = taken.get(key) ?? 0;
       taken.set(key, lane + 1);
-      const {d, x, y} = curve(from, to, lane, placed);
+      const {d, isLevel, ...middle} = curve(from, to, lane, {...placed, ways});
       const path = svg('path', {d, class: 'edge'});
-      const label = svg('text', {x, y, class: 'edge-label', 'text-anchor': 'middle'});
+      const label = svg('text', {...freePlace(labels, middle, isLevel), class: 'edge-label', 'text-anchor': 'middle'});
       this.lines.append(path);
-      if (this.paths.size < kLabelsMost) this.lines.append(label);
+      if (this.paths.size < kLabelsMost) names.append(label);
       this.paths.set(`${key} ${edge.name}`, {path, label});
     }
+    this.lines.append(names);
   }
 
   show(model, edges) {
@@ -227,11 +230,30 @@ function weight(actor, model) {
   return ['idle', 'paused', 'waiting_for_input', 'ready', 'waiting_for_event', 'waiting_for_credit', 'waiting_for_collective', 'handling', 'running'].indexOf(actor.state) + (actor.depth ? 0.5 : 0);
 }
 
-// From one node's side to the other's; back below them, so that it does not hide the way there.
-function curve(from, to, lane, {isNarrow, nodeWidth}) {
+// As near to {x, y} as no other label lies, to the left on a level line, else above or below; `labels` are those so far.
+function freePlace(labels, {x, y}, isLevel) {
+  const places = [0, 1, -1, 2, -2, 3, -3].map((k) => (isLevel ? {x: x - Math.abs(k) * kLabel.width, y} : {x, y: y + k * kLabel.height}));
+  const place = places.find((place) => labels.every((label) => Math.abs(label.x - place.x) >= kLabel.width || Math.abs(label.y - place.y) >= kLabel.height)) ?? places[0];
+  labels.push(place);
+  return place;
+}
+
+// The first way that no edge has taken yet: `at`, and then each time `by` further.
+function freeWay(ways, axis, at, by) {
+  for (let k = 0; k < kWaysMost && ways.has(`${axis} ${Math.round(at)}`); ++k) at += by;
+  ways.add(`${axis} ${Math.round(at)}`);
+  return at;
+}
+
+// From one node's side to the other's; back below them, so that it does not hide the way there. `ways`: what edges that pass others have taken.
+function curve(from, to, lane, {isNarrow, nodeWidth, gapX, ways}) {
   const {height} = kNode, width = nodeWidth;
   if (isNarrow) {
     const isDown = to.y > from.y;
+    if (Math.abs(to.y - from.y) > 2 * height) {  // past other nodes: along the left side
+      const way = freeWay(ways, 'left', kNode.pad - 3, -3), y1 = from.y + height * 0.6, y2 = to.y + height * 0.4, bend = isDown ? 8 : -8;
+      return {d: `M${from.x} ${y1} Q${way} ${y1} ${way} ${y1 + bend} L${way} ${y2 - bend} Q${way} ${y2} ${to.x} ${y2}`, x: from.x + 14, y: from.y + (isDown ? height + 12 : -4)};
+    }
     const x1 = from.x + width * (isDown ? 0.4 : 0.7) + lane * 9, x2 = to.x + width * (isDown ? 0.4 : 0.7) + lane * 9;
     const y1 = isDown ? from.y + height : from.y, y2 = isDown ? to.y : to.y + height;
     const bend = Math.max(14, Math.abs(y2 - y1) / 2) * (isDown ? 1 : -1);
@@ -240,15 +262,15 @@ function curve(from, to, lane, {isNarrow, nodeWidth}) {
   if (rankOf(from.id) !== rankOf(to.id) && to.x !== from.x) {  // to another rank through the gap between two columns
     const isForward = to.x > from.x, isDown = to.y > from.y;
     const x1 = isForward ? from.x + width : from.x, x2 = isForward ? to.x : to.x + width, y1 = from.y + (isForward ? 16 : height - 12), y2 = to.y + (isForward ? 16 : height - 12);
-    const gap = (isForward ? to.x : from.x) - kNode.gapX / 2 + (isForward ? -8 : 8) + lane * 5, bend = isDown ? 26 : -26;
+    const gap = freeWay(ways, 'down', (isForward ? to.x : from.x) - gapX / 2 - 8, 8), bend = isDown ? 26 : -26;
     return {d: `M${x1} ${y1} C${gap} ${y1} ${gap} ${y1} ${gap} ${y1 + bend} L${gap} ${y2 - bend} C${gap} ${y2} ${gap} ${y2} ${x2} ${y2}`, x: gap, y: (y1 + bend + y2 - bend) / 2};
   }
   if (to.x > from.x) {
     const y1 = from.y + 16 + lane * 10, y2 = to.y + 16 + lane * 10, x1 = from.x + width, x2 = to.x;
-    const isLong = x2 - x1 > 2 * kNode.gapX;  // over the columns between
+    const isLong = x2 - x1 > 2 * gapX;  // over the columns between
     const bend = isLong ? 40 : Math.max(24, (x2 - x1) / 2), rise = isLong ? Math.min(36, 14 + (x2 - x1) / 30) : 0;
-    const over = Math.min(y1, y2) - rise;
-    if (isLong) return {d: `M${x1} ${y1 - 8} C${x1 + bend} ${over} ${x1 + bend} ${over} ${x1 + bend + 20} ${over} L${x2 - bend - 20} ${over} C${x2 - bend} ${over} ${x2 - bend} ${over} ${x2} ${y2 - 8}`, x: x2 - bend - 24, y: over - 3};
+    const over = isLong ? freeWay(ways, `over ${rankOf(from.id)}`, Math.min(y1, y2) - rise, -5) : 0;
+    if (isLong) return {d: `M${x1} ${y1 - 8} C${x1 + bend} ${over} ${x1 + bend} ${over} ${x1 + bend + 20} ${over} L${x2 - bend - 20} ${over} C${x2 - bend} ${over} ${x2 - bend} ${over} ${x2} ${y2 - 8}`, x: x2 - bend - 30, y: over + 4, isLevel: true};
     return {d: `M${x1} ${y1} C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`, x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 4};
   }
   if (to.x === from.x) {  // the same column

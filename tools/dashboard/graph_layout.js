@@ -1,6 +1,7 @@
 // Where actors stand: those with edges in columns by their place in the pipeline, the others below them, rank by rank. Pure.
 
 const kNarrowGap = 12;
+const kNodeLeast = 126, kGapLeast = 46;  // so close may columns stand before the view scrolls
 const kFamilyLeast = 4;  // shard-0, shard-1, ... become one node from so many on
 export const kNode = {width: 158, height: 46, gapX: 62, gapY: 22, head: 38, pad: 12};
 
@@ -60,7 +61,16 @@ export function families(actors, opened) {
   return nodes;
 }
 
-// -> {width, height, nodeWidth, isNarrow, groups: [{rank, x, y, width, height}], nodes: [{id, family?, members, x, y}]}
+// Columns of the usual width where they fit, else closer and narrower ones if that is enough.
+function columnsWithin(width, columns) {
+  const usual = {nodeWidth: kNode.width, gapX: kNode.gapX};
+  if (columns * (kNode.width + kNode.gapX) - kNode.gapX <= width) return usual;
+  const gapX = Math.max(kGapLeast, Math.min(kNode.gapX, Math.floor((width - columns * kNode.width) / (columns - 1))));
+  const nodeWidth = Math.floor((width - (columns - 1) * gapX) / columns);
+  return nodeWidth >= kNodeLeast ? {nodeWidth, gapX} : usual;
+}
+
+// -> {width, height, nodeWidth, gapX, isNarrow, groups: [{rank, x, y, width, height}], nodes: [{id, family?, members, x, y}]}
 export function layout(ranks, actorsOf, edges, width, opened) {
   const shown = ranks.flatMap((rank) => actorsOf(rank));
   const ids = new Set(shown.map((actor) => actor.id));
@@ -69,9 +79,9 @@ export function layout(ranks, actorsOf, edges, width, opened) {
   const layer = layers(shown.map((actor) => actor.id).filter((id) => connected.has(id)), inside);
   const deepest = Math.max(0, ...layer.values());
   const isNarrow = width < 600;  // a phone: two nodes side by side
-  const nodeWidth = isNarrow ? Math.min(kNode.width, Math.max(120, Math.floor((width - 2 * kNode.pad - 2 - kNarrowGap) / 2))) : kNode.width;
+  const {nodeWidth, gapX} = isNarrow ? {nodeWidth: Math.min(kNode.width, Math.max(120, Math.floor((width - 2 * kNode.pad - 2 - kNarrowGap) / 2))), gapX: kNarrowGap} : columnsWithin(width - 2 * kNode.pad - 2, deepest + 1);
   // All stand in the same columns, so that edges to other ranks find a gap between them.
-  const step = nodeWidth + (isNarrow ? kNarrowGap : kNode.gapX);
+  const step = nodeWidth + gapX;
   const fits = Math.max(1, Math.floor((width - 2 * kNode.pad + step - nodeWidth) / step));
   const groups = [], nodes = [];
   let top = 0, right = 0;
@@ -110,5 +120,5 @@ export function layout(ranks, actorsOf, edges, width, opened) {
     groups.push(group);
   }
   for (const group of groups) group.width = Math.max(right, width - 2);
-  return {width: Math.max(right, 1), height: top, groups, nodes, isNarrow, nodeWidth};
+  return {width: Math.max(right, 1), height: top, groups, nodes, isNarrow, nodeWidth, gapX};
 }

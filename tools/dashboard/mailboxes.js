@@ -27,7 +27,8 @@ export class MailboxView {
     this.heads = kColumns.map((column) => this.head(column));
     const table = element('table', {class: 'mail', 'aria-label': 'Mailboxes'}, element('thead', {}, element('tr', {}, ...this.heads)), this.body);
     this.root = element('div', {},
-      element('div', {class: 'controls'}, element('label', {for: 'mail-filter', text: 'Filter'}), this.filter, this.only, element('label', {for: 'mail-only', text: 'only those with mail or without progress'})),
+      element('div', {class: 'controls'}, element('label', {for: 'mail-filter', text: 'Filter'}), this.filter,
+        element('span', {class: 'check'}, this.only, element('label', {for: 'mail-only', text: 'only those with mail or without progress'}))),
       this.told, element('div', {class: 'scroller', tabindex: '0', role: 'region', 'aria-label': 'Mailboxes, scrolls sideways'}, table));
     this.filter.addEventListener('input', () => this.update(this.model));
     this.only.addEventListener('change', () => this.update(this.model));

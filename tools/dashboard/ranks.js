@@ -13,7 +13,8 @@ export class RanksView {
     const heads = ['Rank', 'State', 'Host', 'Process', 'Actors', 'Oldest message', 'Busy', 'Memory', 'Peak'];
     this.failed = element('div');
     this.root = element('div', {}, this.failed,
-      element('div', {class: 'controls'}, element('label', {for: 'rank-filter', text: 'Filter'}), this.filter, this.only, element('label', {for: 'rank-only', text: 'only those that stand out'})), this.told,
+      element('div', {class: 'controls'}, element('label', {for: 'rank-filter', text: 'Filter'}), this.filter,
+        element('span', {class: 'check'}, this.only, element('label', {for: 'rank-only', text: 'only those that stand out'}))), this.told,
       element('div', {class: 'scroller', tabindex: '0', role: 'region', 'aria-label': 'Ranks, scrolls sideways'}, element('table', {class: 'ranks', 'aria-label': 'Ranks'},
         element('thead', {}, element('tr', {}, ...heads.map((text, i) => element('th', {text, scope: 'col', class: i > 2 ? 'number' : undefined})))), this.body)));
     this.filter.addEventListener('input', () => this.update(this.model));

@@ -40,7 +40,7 @@ export class TimelineView {
     this.told = element('p', {id: 'time-told', class: 'told', 'aria-live': 'polite'});
     this.keys = element('ul', {class: 'keys', 'aria-label': 'Operations'});
     this.controls = element('div', {class: 'controls'}, element('label', {for: 'time-last', text: 'Last'}), this.last, element('label', {for: 'time-rank', text: 'Rank'}), this.rank,
-      this.hold, element('label', {for: 'time-hold', text: 'hold'}));
+      element('span', {class: 'check'}, this.hold, element('label', {for: 'time-hold', text: 'hold'})));
     this.root = element('div', {class: 'timeline'}, this.controls, this.none, this.canvas, this.told, this.keys);
     for (const control of [this.last, this.rank]) {
       control.addEventListener('change', () => {
@@ -99,7 +99,7 @@ export class TimelineView {
     pen.textBaseline = 'middle';
     this.drawAxis(pen, width, height);
     this.lanes.forEach((lane, i) => this.drawLane(pen, lane, kAxis + i * kLane, width));
-    this.drawSteps(pen, height);
+    this.drawSteps(pen, height, width);
     if (of.length > kLanesMost) say(this.told, `the first ${kLanesMost} of ${of.length} streams: choose a rank to see others`);
     this.fillKeys();
   }
@@ -144,7 +144,7 @@ export class TimelineView {
     }
   }
 
-  drawSteps(pen, height) {
+  drawSteps(pen, height, width) {
     const first = new Map();
     for (const lane of this.lanes) {
       for (const operation of lane.operations) {
@@ -162,8 +162,10 @@ export class TimelineView {
       pen.moveTo(at, 16);
       pen.lineTo(at, height);
       pen.stroke();
-      pen.fillText(`step ${step}`, at + 3, 19);
-      free = at + 56;
+      const text = `step ${step}`, room = pen.measureText(text).width + 6;
+      if (at + room > width) continue;  // it moves on, and then has room
+      pen.fillText(text, at + 3, 19);
+      free = at + Math.max(56, room);
     }
     pen.setLineDash([]);
   }
