@@ -240,7 +240,7 @@ StatusOr<HttpAnswer> Inspector::answer(const HttpRequest& request) {
   }
   const auto replies = ask(question, ranks, patience);
   TROUPE_RETURN_IF_ERROR(refused(replies));
-  TROUPE_ASSIGN_OR_RETURN(std::string body, route->view({.card = card_, .list = route->list, .actor = named}, replies));
+  TROUPE_ASSIGN_OR_RETURN(std::string body, route->view({.card = card_, .list = route->list, .actor = named, .is_brief = value_of(request, "brief") == "1"}, replies));
   return HttpAnswer{.body = std::move(body), .type = route->type};
 }
 

@@ -187,7 +187,11 @@ StatusOr<std::string> compute_view(const Asked& asked, Replies replies) {
                       ",\"unanswered\":", unanswered(replies), "}");
 }
 
-StatusOr<std::string> waits_view(const Asked&, Replies replies) { return trace::to_json(graph_of(replies)); }
+// In brief the text alone: of very many actors the lists are much.
+StatusOr<std::string> waits_view(const Asked& asked, Replies replies) {
+  const auto graph = graph_of(replies);
+  return asked.is_brief ? text_of({{"schema", trace::kSchema}, {"text", trace::to_text(graph)}}) : trace::to_json(graph);
+}
 
 StatusOr<std::string> config_view(const Asked& asked, Replies replies) {
   json view{{"schema", trace::kSchema}, {"job", asked.card.job}, {"config", json::object()}, {"plan", ""}};

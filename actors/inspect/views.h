@@ -26,6 +26,7 @@ struct Asked {
   const JobCard& card;
   std::string list{};   // of rows
   std::string actor{};  // "<rank>/<name>" or "<name>"
+  bool is_brief = false;
 };
 
 // A view of the answers to the verb in brackets, see rank_answers.cc.

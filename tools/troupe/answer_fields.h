@@ -32,13 +32,16 @@ inline const nlohmann::json& part_of(const nlohmann::json& answer, const char* k
 }
 inline std::string age(const nlohmann::json& row, const char* key) { return duration(number(row, key)); }
 
-// "waits for credit numbers", "handling Tick".
-inline std::string state_of(const nlohmann::json& actor) {
-  std::string state = absl::StrReplaceAll(word(actor, "state"), {{"waiting_for_", "waits for "}, {"_", " "}});
-  if (const auto detail = word(actor, "detail"); !detail.empty()) absl::StrAppend(&state, " ", detail);
-  if (number(actor, "number") >= 0 && actor.contains("number")) absl::StrAppend(&state, " ", count(actor, "number"));
-  if (const auto from = word(actor, "from"); !from.empty()) absl::StrAppend(&state, " from ", from);
+// "waits for credit numbers", "handling Tick". `number`: below 0 if there is none.
+inline std::string state_text(const std::string& name, const std::string& detail, double number, const std::string& from) {
+  std::string state = absl::StrReplaceAll(name, {{"waiting_for_", "waits for "}, {"_", " "}});
+  if (!detail.empty()) absl::StrAppend(&state, " ", detail);
+  if (number >= 0) absl::StrAppend(&state, " ", static_cast<std::int64_t>(number));
+  if (!from.empty()) absl::StrAppend(&state, " from ", from);
   return state;
+}
+inline std::string state_of(const nlohmann::json& actor) {
+  return state_text(word(actor, "state"), word(actor, "detail"), actor.contains("number") ? number(actor, "number") : -1, word(actor, "from"));
 }
 
 }  // namespace troupe::tool

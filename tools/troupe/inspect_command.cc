@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "actors/inspect/http.h"
+#include "tools/troupe/actor_lines.h"
 #include "tools/troupe/actor_rows.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/did_you_mean.h"
@@ -50,16 +51,19 @@ class Asking {
  public:
   Asking(const InspectArguments& arguments, actors::HttpPlace place) : arguments_(arguments), place_(std::move(place)) {}
   StatusOr<json> operator()(const Wanted& what, bool brief) const {
+    TROUPE_ASSIGN_OR_RETURN(const std::string answered, text(what, brief));
+    auto answer = json::parse(answered, nullptr, false);
+    if (!answer.is_object()) return absl::DataLossError("the job answered no JSON: does it run another version?");
+    return answer;
+  }
+  StatusOr<std::string> text(const Wanted& what, bool brief) const {
     // Dead letters are of all that live and of all that have ended.
     std::string target = absl::StrCat("/v1/", what.view == "dead" ? "ranks" : what.view, "?patience_s=", arguments_.patience_s);
     if (arguments_.rank >= 0) absl::StrAppend(&target, "&ranks=", arguments_.rank);
     if (!what.actor.empty()) absl::StrAppend(&target, "&actor=", actors::in_query(what.actor));
     if (brief) absl::StrAppend(&target, "&brief=1");
     const auto patience = kBesidePatience + std::chrono::nanoseconds(static_cast<std::int64_t>(arguments_.patience_s * 1e9));
-    TROUPE_ASSIGN_OR_RETURN(const std::string text, actors::http_get(place_, target, patience));
-    auto answer = json::parse(text, nullptr, false);
-    if (!answer.is_object()) return absl::DataLossError("the job answered no JSON: does it run another version?");
-    return answer;
+    return actors::http_get(place_, target, patience);
   }
 
  private:
@@ -107,6 +111,12 @@ Status inspect(const InspectArguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(actors::HttpPlace place, contact(how));
   const Asking asking(arguments, std::move(place));
   const bool brief = !arguments.json && what.actor.empty() && what.view != "dead";
+  if (what.view == "actors" && brief && arguments.actor.empty() && arguments.state.empty() && arguments.top.empty()) {  // all, as they come
+    TROUPE_ASSIGN_OR_RETURN(const std::string text, asking.text(what, brief));
+    TROUPE_ASSIGN_OR_RETURN(const ActorLines lines, actor_lines(text));
+    std::fputs(actors_text(lines).c_str(), stdout);
+    return ok();
+  }
   auto answer = asking(what, brief);
   if (absl::IsNotFound(answer.status()) && !what.actor.empty()) {
     const auto all = asking({.view = "actors"}, true);

@@ -16,20 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string actors_text(const json& answer) {
-  const json& actors = rows_of(answer, "actors");
-  const bool grows = word(answer, "sorted_by") == "growth";
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& actor : actors) {
-    const bool waits = number(actor, "depth") > 0;
-    rows.push_back({count(actor, "rank"), word(actor, "name"), state_of(actor), age(actor, "since_s"), count(actor, "depth"), count(actor, "depth_max"),
-                    waits ? age(actor, "oldest_s") : "-", count(actor, "handled"), age(actor, "handling_s")});
-    if (grows) rows.back().push_back(absl::StrFormat("%+.1f", number(actor, "growth_per_s")));
-  }
-  std::vector<Column> columns{{"RANK", true}, {"ACTOR"}, {"STATE"}, {"SINCE", true}, {"DEPTH", true}, {"MOST", true}, {"OLDEST", true}, {"HANDLED", true}, {"BUSY", true}};
-  if (grows) columns.push_back({"GROWTH/S", true});
-  return table(columns, rows);
-}
+std::string whole(double number) { return absl::StrCat(static_cast<std::int64_t>(number)); }
 
 std::string edges_text(const json& answer) {
   std::vector<std::vector<std::string>> rows;
@@ -183,10 +170,26 @@ std::string compute_text(const json& answer) {
   return text;
 }
 
+std::string no_answer(const std::string& rank, const std::string& error) { return absl::StrCat("rank ", rank, " did not answer: ", error, "\n"); }
+
 }  // namespace
 
+std::string actors_text(const ActorLines& lines, bool with_growth) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& actor : lines.actors) {
+    rows.push_back({whole(actor.rank), actor.name, state_text(actor.state, actor.detail, actor.number, actor.from), duration(actor.since_s), whole(actor.depth), whole(actor.depth_max),
+                    actor.depth > 0 ? duration(actor.oldest_s) : "-", whole(actor.handled), duration(actor.handling_s)});
+    if (with_growth) rows.back().push_back(absl::StrFormat("%+.1f", actor.growth_per_s));
+  }
+  std::vector<Column> columns{{"RANK", true}, {"ACTOR"}, {"STATE"}, {"SINCE", true}, {"DEPTH", true}, {"MOST", true}, {"OLDEST", true}, {"HANDLED", true}, {"BUSY", true}};
+  if (with_growth) columns.push_back({"GROWTH/S", true});
+  std::string text = table(columns, rows);
+  for (const auto& silent : lines.unanswered) text += no_answer(whole(silent.rank), silent.error);
+  return text;
+}
+
 std::string inspect_text(const std::string& view, const json& answer) {
-  std::string text = view == "actors"        ? actors_text(answer)
+  std::string text = view == "actors"        ? actors_text(actor_lines(answer), word(answer, "sorted_by") == "growth")
                      : view == "job"         ? job_text(answer)
                      : view == "config"      ? config_text(answer)
                      : view == "edges"       ? edges_text(answer)
@@ -197,10 +200,11 @@ std::string inspect_text(const std::string& view, const json& answer) {
                      : view == "peek"        ? peek_text(answer)
                      : view == "compute"     ? compute_text(answer)
                                              : absl::StrCat(absl::StripSuffix(word(answer, "text"), "\n"), "\n");
+  if (view == "actors") return text;
   for (const auto& report : rows_of(answer, view == "dead" ? "ranks" : "")) {
-    if (report.contains("answered") && report["answered"] == false) absl::StrAppend(&text, "rank ", count(report, "rank"), " did not answer: ", word(report, "error"), "\n");
+    if (report.contains("answered") && report["answered"] == false) text += no_answer(count(report, "rank"), word(report, "error"));
   }
-  for (const auto& silent : rows_of(answer, "unanswered")) absl::StrAppend(&text, "rank ", count(silent, "rank"), " did not answer: ", word(silent, "error"), "\n");
+  for (const auto& silent : rows_of(answer, "unanswered")) text += no_answer(count(silent, "rank"), word(silent, "error"));
   return text;
 }
 

@@ -5,8 +5,11 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "tools/troupe/actor_lines.h"
+
 namespace troupe::tool {
 
+std::string actors_text(const ActorLines& lines, bool with_growth = false);
 std::string inspect_text(const std::string& view, const nlohmann::json& answer);
 
 }  // namespace troupe::tool
