@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -59,6 +61,31 @@ bool read_card(const fs::path& path, JobCard& card) {
           .pid = static_cast<int>(number("pid")), .host = word("host"), .program = word("program"), .output = word("output"),
           .started_unix_s = number("started_unix_s"), .socket = fs::path(path).replace_extension(kSocket)};
   return !card.job.empty();
+}
+
+// The folder's, while this lives. Who holds it needs a moment; one that was stopped in that moment keeps nobody from going on.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder) : folder_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (folder_ >= 0 && flock(folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ~FolderLock() {
+    if (folder_ >= 0) close(folder_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  static constexpr std::chrono::seconds kPatience{1};
+  const int folder_;
+};
+
+// Whether the file is still the one that is called so.
+bool is_called(int file, const std::string& path) {
+  struct stat held{}, found{};
+  return fstat(file, &held) == 0 && lstat(path.c_str(), &found) == 0 && held.st_dev == found.st_dev && held.st_ino == found.st_ino;
 }
 
 // Nobody holds its lock.
@@ -132,6 +159,7 @@ StatusOr<PostedCard> PostedCard::post(const std::string& folder, const JobCard& 
   if (socket.size() > kSocketPathBytesMost)
     return absl::InvalidArgumentError(absl::StrCat(socket, " has ", socket.size(), " bytes, and the name of a unix socket at most ", kSocketPathBytesMost,
                                                    "; set TROUPE_RUNTIME_DIR to a folder with a shorter name"));
+  const FolderLock lock(folder);
   // Locked before it has its name: who sees it sees that we live.
   const std::string fresh = absl::StrCat(stem, ".new", getpid());
   const int file = open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -154,9 +182,12 @@ PostedCard::PostedCard(PostedCard&& other) noexcept
 
 PostedCard::~PostedCard() {
   if (lock_ < 0) return;
-  unlink(socket_.c_str());
-  unlink(token_.c_str());
-  unlink(path_.c_str());
+  const FolderLock lock(fs::path(path_).parent_path());
+  if (is_called(lock_, path_)) {  // else they are another life's
+    unlink(socket_.c_str());
+    unlink(token_.c_str());
+    unlink(path_.c_str());
+  }
   close(lock_);
 }
 
@@ -166,6 +197,8 @@ std::vector<JobCard> running_cards(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().extension() != kCard) continue;
     if (is_left_over(entry.path())) {
+      const FolderLock lock(folder);
+      if (!is_left_over(entry.path())) continue;  // meanwhile it has a new life, or somebody else has removed it
       for (const char* beside : {kSocket, kToken}) fs::remove(fs::path(entry.path()).replace_extension(beside), error);
       fs::remove(entry.path(), error);
     } else if (JobCard card; read_card(entry.path(), card)) {

@@ -2,7 +2,8 @@
 //
 // $TROUPE_RUNTIME_DIR, else $XDG_RUNTIME_DIR/troupe, else /tmp/troupe-UID; only its owner may enter. A card is locked (flock) for as long as
 // its process lives: so a dead one is known also when its pid has been given to another, and a stopped one, or one in a container with pids
-// of its own, is not taken for dead.
+// of its own, is not taken for dead. Who writes or removes a card holds the folder's lock (flock) meanwhile, so that nobody takes the files of
+// a new life of a rank for those of the one before (RuntimeFolder.WhoeverLooksLeavesANewLifesFilesAlone).
 // Threads: any. Errors: kFailedPrecondition: somebody else owns the folder or may enter it; kInvalidArgument: its name is too long for a socket's.
 // read_token: kNotFound, kFailedPrecondition, kInvalidArgument; what is in the file is in no message.
 #pragma once
