@@ -13,6 +13,7 @@
 #include "runtime/trace/json.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/running_jobs.h"
+#include "tools/troupe/trace_since.h"
 
 namespace troupe::tool {
 namespace {
@@ -22,9 +23,8 @@ using nlohmann::json;
 
 constexpr auto kRingsWithin = 4s;                                   // ranks have one, then the way there and back
 constexpr std::chrono::milliseconds kOften = 5ms, kSeldom = 100ms;  // between looks: more often while something is lost
-constexpr double kOverlapS = 0.002, kBackMostS = 2;
 
-double unix_now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double steady_now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class Recording {
  public:
@@ -33,19 +33,18 @@ class Recording {
 
   // What has happened since the look before.
   Status look() {
-    std::string target = absl::StrCat("/v1/trace?last_s=", before_s_);
-    if (!ranks_.empty()) {
-      double since_s = unix_now_s();
-      for (const auto& [rank, seen_s] : seen_s_) since_s = std::min(since_s, seen_s);
-      target = absl::StrFormat("/v1/trace?since_unix_s=%.6f", std::max(since_s - kOverlapS, unix_now_s() - kBackMostS));
-    }
+    const double now_s = steady_now_s();
+    const auto since_s = since_.unix_s(now_s);
+    const std::string target = ranks_.empty() ? absl::StrCat("/v1/trace?last_s=", before_s_)
+                               : since_s      ? absl::StrFormat("/v1/trace?since_unix_s=%.6f", *since_s)
+                                              : absl::StrCat("/v1/trace?last_s=", TraceSince::kBackMostS);
     TROUPE_ASSIGN_OR_RETURN(const std::string text, ask(job_, target, kRingsWithin));
     const json answer = json::parse(text, nullptr, false);
     if (!answer.is_object() || !answer.value("ranks", json()).is_array())
       return absl::DataLossError(absl::StrCat("job ", job_.card().job, " answered no trace: does it run another version?"));
     for (const auto& rank : answer["ranks"]) {
       TROUPE_ASSIGN_OR_RETURN(trace::RankTrace trace, trace::rank_trace_from_json(rank.dump()));
-      seen_s_[trace.rank] = trace.at_unix_s;
+      since_.saw(trace.rank, trace.at_unix_s, now_s);
       note_steps(trace);
       const auto [at, fresh] = ranks_.try_emplace(trace.rank, trace);
       if (!fresh) {
@@ -104,7 +103,7 @@ class Recording {
   const RunningJob& job_;
   const double before_s_;
   std::map<int, trace::RankTrace> ranks_;
-  std::map<int, double> seen_s_;      // when each was last looked at, by its host's clock
+  TraceSince since_;
   std::int64_t open_ = -1, newest_ = -1;  // step at the first look, and now
   std::size_t unanswered_ = 0;        // ranks, at the last look
 };
