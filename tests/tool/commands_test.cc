@@ -260,5 +260,26 @@ TEST_F(AfterARun, ReportsWhatTheRunCameTo) {
   EXPECT_EQ(run({"report", path("text")}).exit_code, 2);
 }
 
+// Ten seconds of steps: 1 s waited for data, 1.5 s for checkpoints (one step says half a second more than it took), 1.5 s of a skipped step.
+TEST_F(AfterARun, ReportsGoodputAndWhatItWasLostTo) {
+  const std::filesystem::path out = path("counted");
+  std::filesystem::create_directories(out);
+  std::filesystem::copy_file(path("out") + "/config.resolved.toml", out / "config.resolved.toml", std::filesystem::copy_options::overwrite_existing);
+  std::ofstream metrics(out / "metrics.jsonl");
+  const auto step = [&](int number, double step_s, double data_wait_s, double checkpoint_wait_s, bool skipped) {
+    metrics << R"({"step": )" << number << R"(, "loss": 1.5, "grad_norm": 1, "lr": 0.1, "tokens": )" << 100 * number << R"(, "tokens_per_s": 10, "mfu": 0.1, "step_s": )" << step_s
+            << R"(, "data_wait_s": )" << data_wait_s << R"(, "checkpoint_wait_s": )" << checkpoint_wait_s << R"(, "sample_hash": "0", "skipped": )" << (skipped ? "true" : "false") << "}\n";
+  };
+  step(1, 3, 0.5, 0, false);
+  step(2, 4, 0, 0.5, false);
+  step(3, 2, 0.5, 0, true);
+  step(4, 1, 0, 1.5, false);
+  metrics.close();
+  const Ended ended = run({"report", out});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("goodput              60.00 %: of 10.0 s in steps"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("data 10.00 %, checkpoints 15.00 %, skipped steps 15.00 %"), std::string::npos) << ended.out;
+}
+
 }  // namespace
 }  // namespace troupe::test

@@ -15,7 +15,9 @@ namespace {
 struct Totals {
   std::int64_t steps = 0, skipped = 0;
   double first_loss = 0, last_loss = 0, first_validation = -1, last_validation = -1;
-  double step_s = 0, data_wait_s = 0, checkpoint_wait_s = 0, kept_tokens = 0;
+  // Parts of the steps' time; no instant is in two of them, as in runtime/trace/training_probe.h.
+  double step_s = 0, data_wait_s = 0, checkpoint_wait_s = 0, skipped_s = 0;
+  double kept_tokens = 0;
   std::vector<double> tokens_per_s, mfu, mfu_seconds;  // the last: mfu * step_s, which is the step's flops over the peak
 };
 
@@ -44,8 +46,15 @@ StatusOr<Totals> read_totals(const std::string& path) {
     const bool skipped = line.value("skipped", false);
     totals.skipped += skipped;
     totals.step_s += number("step_s");
-    totals.data_wait_s += number("data_wait_s");
-    totals.checkpoint_wait_s += number("checkpoint_wait_s");
+    double left_s = number("step_s");
+    const auto take = [&left_s](double& total_s, double spent_s) {
+      const double taken_s = std::clamp(spent_s, 0.0, left_s);
+      total_s += taken_s;
+      left_s -= taken_s;
+    };
+    take(totals.data_wait_s, number("data_wait_s"));
+    take(totals.checkpoint_wait_s, number("checkpoint_wait_s"));
+    if (skipped) take(totals.skipped_s, left_s);
     if (!skipped) totals.kept_tokens += number("tokens") - tokens_before;
     tokens_before = number("tokens");
     totals.tokens_per_s.push_back(number("tokens_per_s"));
@@ -74,8 +83,11 @@ Status report(const std::string& out) {
   std::printf("  mfu = %s, / step_s / peak\n  peak = the best matrix product of the compute type, measured when the run starts: %.0f GFLOP/s\n",
               models::training_flops_formula().c_str(), planned.plan.flops_per_step / median(t.mfu_seconds) / 1e9);
   std::printf("effective tokens/s   %.0f = unmasked tokens of kept steps / time of all steps\n", t.kept_tokens / t.step_s);
-  std::printf("waits                data %.2f %%, checkpoint %.2f %% of the steps' time\n", 100 * t.data_wait_s / t.step_s,
-              100 * t.checkpoint_wait_s / t.step_s);
+  const auto share = [&](double spent_s) { return 100 * spent_s / t.step_s; };
+  std::printf("goodput              %.2f %%: of %.1f s in steps, those that were kept, without their waits\n",
+              share(t.step_s - t.data_wait_s - t.checkpoint_wait_s - t.skipped_s), t.step_s);
+  std::printf("  lost to            data %.2f %%, checkpoints %.2f %%, skipped steps %.2f %%\n", share(t.data_wait_s), share(t.checkpoint_wait_s), share(t.skipped_s));
+  std::printf("  not told apart     a step's wait for validation; not in it the start, the time between steps: troupe inspect job has them while the job runs\n");
   const auto newest = checkpoint::newest_complete(out);
   if (newest.ok()) {
     std::printf("checkpoint           %s\n", newest->path.c_str());
