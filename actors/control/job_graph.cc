@@ -107,7 +107,8 @@ Status JobGraph::run() {
   return status;
 }
 
-void JobGraph::lost(Rank, const Status& cause) {
+void JobGraph::lost(Rank rank, const Status& cause) {
+  if (inspector_) inspector_->lost(rank, cause);
   system_->end_pauses();  // else who hears of it might not
   end_.send(End::Lost{cause});
 }

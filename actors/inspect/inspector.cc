@@ -165,7 +165,12 @@ Inspector::Inspector(Setup setup)
 }
 
 void Inspector::peer_down(Rank peer, const Status& cause) {
+  lost(peer, cause);
   if (tree_) tree_->peer_down(peer, cause);
+}
+
+void Inspector::lost(Rank peer, const Status& cause) {
+  if (peer.value >= 0 && peer.value < setup_.world) silences_.lost(peer.value, cause, clock_.now_ns());
 }
 
 std::vector<trace::RankReport> Inspector::reports(std::chrono::nanoseconds patience) {
@@ -173,8 +178,8 @@ std::vector<trace::RankReport> Inspector::reports(std::chrono::nanoseconds patie
 }
 
 std::vector<trace::EventRow> Inspector::last_events(int rank, const std::string& actor, std::chrono::nanoseconds patience) {
-  const auto replies = ask({.verb = "last_events", .words = {{"actor", actor}}}, {rank}, patience);
-  return replies.empty() || !replies.front().status.ok() ? std::vector<trace::EventRow>() : last_events_from_json(replies.front().text);
+  const auto replies = ask({.verb = "peek", .words = {{"actor", actor}}}, {rank}, patience);
+  return replies.empty() || !replies.front().status.ok() ? std::vector<trace::EventRow>() : last_events_of(replies.front().text);
 }
 
 Status Inspector::open_door() {
@@ -275,9 +280,16 @@ std::vector<RankReply> Inspector::ask(Question question, const std::vector<int>&
     }
     return replies;
   }
+  const std::int64_t asked_ns = clock_.now_ns();
   for (const auto& reply : tree_->ask(to_text(question), patience)) {
-    if (!is_asked(reply.rank.value)) continue;
-    replies.push_back(reply_of(reply.rank.value, reply.status.ok() ? answer_from_text(reply.text) : StatusOr<std::string>(reply.status)));
+    const int rank = reply.rank.value;
+    if (reply.status.ok()) {
+      silences_.answered(rank);
+      if (is_asked(rank)) replies.push_back(reply_of(rank, answer_from_text(reply.text)));
+      continue;
+    }
+    const auto silence = silences_.left_open(rank, reply.status, asked_ns);
+    if (is_asked(rank)) replies.push_back({.rank = rank, .status = silence.why, .silent_s = seconds(clock_.now_ns() - silence.since_ns)});
   }
   return replies;
 }

@@ -18,8 +18,10 @@
 #include "actors/inspect/question.h"
 #include "actors/inspect/rank_report.h"
 #include "actors/inspect/runtime_folder.h"
+#include "actors/inspect/silences.h"
 #include "actors/inspect/views.h"
 #include "comm/inspect/inspect_tree.h"
+#include "runtime/base/clock.h"
 
 namespace troupe::actors {
 
@@ -43,6 +45,8 @@ class Inspector {
 
   // `peer` is not waited for any more: what is asked of it ends with the cause at once. On the transport's progress thread.
   void peer_down(Rank peer, const Status& cause);
+  // Somebody else than the transport has heard that it is gone: so it is said why it does not answer. By any thread; `peer` may be no rank.
+  void lost(Rank peer, const Status& cause);
 
   // What each rank says of itself, in their order, without lists of messages; of those that do not answer within `patience` why. By any thread.
   std::vector<trace::RankReport> reports(std::chrono::nanoseconds patience);
@@ -68,6 +72,8 @@ class Inspector {
   Setup setup_;
   Authority authority_;
   JobCard card_;
+  const SteadyClock clock_;
+  Silences silences_;
   std::mutex asking_;
   std::unique_ptr<comm::InspectTree> tree_;
   std::optional<PostedCard> posted_;

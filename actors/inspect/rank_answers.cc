@@ -8,7 +8,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "actors/inspect/last_events.h"
 #include "actors/inspect/runtime_folder.h"
 #include "runtime/base/toml.h"
 #include "runtime/trace/json.h"
@@ -121,8 +120,20 @@ StatusOr<std::string> trace_of(const RankSources& rank, const Question& question
   return trace::to_json(trace);
 }
 
-// The actor called actor=NAME with its last events, those from number since=0 on; "null" without. One that ended is shown, too, as long as
-// it has a tombstone.
+// The tombstone of the last actor of that name that has ended, with its rank; "null" where one lives.
+std::string tombstone_of(const RankSources& rank, const trace::Probe& probe) {
+  if (!probe.has_ended()) return "null";
+  trace::RankReport report{.rank = rank.rank.value};
+  report.snapshot.tombstones = rank.probes->snapshot().tombstones;
+  std::erase_if(report.snapshot.tombstones, [&](const trace::Tombstone& stone) { return stone.name != probe.name(); });
+  if (report.snapshot.tombstones.empty()) return "null";  // it is being written, or was the oldest of too many
+  report.snapshot.tombstones.erase(report.snapshot.tombstones.begin(), report.snapshot.tombstones.end() - 1);
+  const std::string rows = trace::rows_to_json(report, "tombstones");
+  return rows.substr(1, rows.size() - 2);
+}
+
+// The actor called actor=NAME with its last events, those from number since=0 on; "null" without. One that ended is shown, too, with its
+// tombstone, as long as it has one.
 StatusOr<std::string> peek(const RankSources& rank, const Question& question) {
   std::uint64_t since = 0;
   if (const std::string text = question.word("since"); !text.empty() && !absl::SimpleAtoi(text, &since))
@@ -134,18 +145,15 @@ StatusOr<std::string> peek(const RankSources& rank, const Question& question) {
   const auto events = probe->events_since(since, rank.probes->texts());
   const std::string rows = trace::rows_to_json(report, "actors");  // a list of one
   return absl::StrCat("{\"actor\":", rows.substr(1, rows.size() - 2), ",\"events\":", trace::events_to_json(events.rows, rank.probes->ticks().now_ns()),
-                      ",\"next\":", events.next, ",\"lost\":", events.lost, "}");
+                      ",\"tombstone\":", tombstone_of(rank, *probe), ",\"next\":", events.next, ",\"lost\":", events.lost, "}");
 }
-
-// Of actor=NAME.
-StatusOr<std::string> last_events(const RankSources& rank, const Question& question) { return last_events_json(*rank.probes, question.word("actor")); }
 
 struct Verb {
   const char* name;
   StatusOr<std::string> (*answer)(const RankSources&, const Question&);
   bool changes_something = false;
 };
-constexpr Verb kVerbs[] = {{"report", report}, {"summary", summary}, {"rows", rows}, {"actor", actor}, {"config", config}, {"trace", trace_of}, {"peek", peek}, {"last_events", last_events},
+constexpr Verb kVerbs[] = {{"report", report}, {"summary", summary}, {"rows", rows}, {"actor", actor}, {"config", config}, {"trace", trace_of}, {"peek", peek},
                            {"pause", tell<actor::Control::kPause>, true},
                            {"resume", tell<actor::Control::kResume>, true},
                            {"step", tell<actor::Control::kStep>, true}};

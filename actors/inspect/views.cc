@@ -25,13 +25,14 @@ trace::RankReport silent_report(const RankReply& reply) {
   report.rank = reply.rank;
   report.answered = false;
   report.error = std::string(reply.status.message());
+  report.silent_s = reply.silent_s;
   return report;
 }
 
 std::string unanswered(Replies replies) {
   json silent = json::array();
   for (const auto& reply : replies) {
-    if (!reply.status.ok()) silent.push_back({{"rank", reply.rank}, {"error", std::string(reply.status.message())}});
+    if (!reply.status.ok()) silent.push_back({{"rank", reply.rank}, {"error", std::string(reply.status.message())}, {"silent_s", reply.silent_s}});
   }
   return text_of(silent);
 }
@@ -83,7 +84,10 @@ StatusOr<std::string> job_view(const Asked& asked, Replies replies) {
       row["memory_peak_bytes"] = said.value("memory_peak_bytes", std::int64_t{0});
       if (said.contains("training")) training = said["training"];  // of whatever rank has the ledger
     }
-    if (!reply.status.ok()) row["error"] = std::string(reply.status.message());
+    if (!reply.status.ok()) {
+      row["error"] = std::string(reply.status.message());
+      row["silent_s"] = reply.silent_s;
+    }
     ranks.push_back(std::move(row));
   }
   json view = card_of(asked.card);

@@ -16,6 +16,7 @@ struct RankReply {
   int rank = 0;
   Status status;  // not ok: why there is no answer
   std::string text{};
+  double silent_s = 0;  // of one that said nothing at all; see silences.h
 };
 using Replies = std::span<const RankReply>;
 

@@ -29,7 +29,7 @@ struct Fields<ActorLine> {
 template <>
 struct Fields<SilentRank> {
   static constexpr const char* kList = "unanswered";
-  static constexpr std::pair<const char*, double SilentRank::*> kNumbers[] = {{"rank", &SilentRank::rank}};
+  static constexpr std::pair<const char*, double SilentRank::*> kNumbers[] = {{"rank", &SilentRank::rank}, {"silent_s", &SilentRank::silent_s}};
   static constexpr std::pair<const char*, std::string SilentRank::*> kTexts[] = {{"error", &SilentRank::error}};
 };
 

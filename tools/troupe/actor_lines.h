@@ -19,7 +19,7 @@ struct ActorLine {
   bool operator==(const ActorLine&) const = default;
 };
 struct SilentRank {
-  double rank = 0;
+  double rank = 0, silent_s = 0;
   std::string error;
   bool operator==(const SilentRank&) const = default;
 };

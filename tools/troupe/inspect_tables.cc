@@ -86,6 +86,9 @@ std::string training_text(const json& t) {
   return absl::StrCat(text, "\n", lost.empty() ? "" : absl::StrCat(table({{"LOST TO"}, {"TIME", true}, {"SHARE", true}}, lost), "\n"));
 }
 
+// Why a rank gave no answer, and since when it gives none.
+std::string why_silent(const std::string& error, double silent_s) { return silent_s > 0 ? absl::StrCat(error, "; silent for ", duration(silent_s)) : error; }
+
 std::string job_text(const json& answer) {
   std::string text = absl::StrCat("job ", word(answer, "job"), word(answer, "output").empty() ? "" : absl::StrCat(" into ", word(answer, "output")), "\n");
   if (answer.contains("training")) text += training_text(answer["training"]);
@@ -93,7 +96,7 @@ std::string job_text(const json& answer) {
   for (const auto& rank : rows_of(answer, "ranks")) {
     const bool answered = rank.value("answered", false);
     rows.push_back({count(rank, "rank"), answered ? word(rank, "host") : "-", answered ? count(rank, "pid") : "-", answered ? bytes(rank, "memory_bytes") : "-",
-                    answered ? bytes(rank, "memory_peak_bytes") : "-", answered ? "answers" : word(rank, "error")});
+                    answered ? bytes(rank, "memory_peak_bytes") : "-", answered ? "answers" : number(rank, "silent_s") > 0 ? absl::StrCat("silent for ", age(rank, "silent_s"), ": ", word(rank, "error")) : word(rank, "error")});
   }
   return absl::StrCat(text, table({{"RANK", true}, {"HOST"}, {"PID", true}, {"MEMORY", true}, {"AT MOST", true}, {"STATE"}}, rows));
 }
@@ -149,7 +152,12 @@ std::string mailbox_text(const json& answer) {
 std::string peek_text(const json& answer) {
   const json actor = answer.value("actor", json::object());
   std::string text = absl::StrCat(count(actor, "rank"), "/", word(actor, "name"), ": ", state_of(actor), " for ", age(actor, "since_s"), "; ", count(actor, "depth"),
-                                  " waiting; events before these, lost: ", count(answer, "lost"), "\n\n");
+                                  " waiting; events before these, lost: ", count(answer, "lost"), "\n");
+  if (const json& stone = part_of(answer, "tombstone"); !stone.empty()) {
+    absl::StrAppend(&text, "ended: ", word(stone, "cause"), "; ", count(stone, "sent"), " sent = ", count(stone, "handled"), " handled + ", count(stone, "dead"), " dead\n");
+    for (const json& cause : rows_of(stone, "chain")) absl::StrAppend(&text, "  because of ", cause.is_string() ? cause.get<std::string>() : "", "\n");
+  }
+  text += "\n";
   std::vector<std::vector<std::string>> rows;
   for (const auto& event : rows_of(answer, "events")) {
     const bool handled = word(event, "kind") == "handled";
@@ -170,7 +178,9 @@ std::string compute_text(const json& answer) {
   return text;
 }
 
-std::string no_answer(const std::string& rank, const std::string& error) { return absl::StrCat("rank ", rank, " did not answer: ", error, "\n"); }
+std::string no_answer(const std::string& rank, const std::string& error, double silent_s) {
+  return absl::StrCat("rank ", rank, " did not answer: ", why_silent(error, silent_s), "\n");
+}
 
 }  // namespace
 
@@ -184,7 +194,7 @@ std::string actors_text(const ActorLines& lines, bool with_growth) {
   std::vector<Column> columns{{"RANK", true}, {"ACTOR"}, {"STATE"}, {"SINCE", true}, {"DEPTH", true}, {"MOST", true}, {"OLDEST", true}, {"HANDLED", true}, {"BUSY", true}};
   if (with_growth) columns.push_back({"GROWTH/S", true});
   std::string text = table(columns, rows);
-  for (const auto& silent : lines.unanswered) text += no_answer(whole(silent.rank), silent.error);
+  for (const auto& silent : lines.unanswered) text += no_answer(whole(silent.rank), silent.error, silent.silent_s);
   return text;
 }
 
@@ -202,9 +212,9 @@ std::string inspect_text(const std::string& view, const json& answer) {
                                              : absl::StrCat(absl::StripSuffix(word(answer, "text"), "\n"), "\n");
   if (view == "actors") return text;
   for (const auto& report : rows_of(answer, view == "dead" ? "ranks" : "")) {
-    if (report.contains("answered") && report["answered"] == false) text += no_answer(count(report, "rank"), word(report, "error"));
+    if (report.contains("answered") && report["answered"] == false) text += no_answer(count(report, "rank"), word(report, "error"), number(report, "silent_s"));
   }
-  for (const auto& silent : rows_of(answer, "unanswered")) text += no_answer(count(silent, "rank"), word(silent, "error"));
+  for (const auto& silent : rows_of(answer, "unanswered")) text += no_answer(count(silent, "rank"), word(silent, "error"), number(silent, "silent_s"));
   return text;
 }
 

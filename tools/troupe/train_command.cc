@@ -115,7 +115,10 @@ Status train_in(comm::JobWorld& job_world, const ConfigArguments& arguments, Sig
   OwnDashboard dashboard(job_world.job_id(), job_world.leads() ? arguments.dashboard : "");
   ranks->start();
   if (job_world.leads()) stalls.start(watched(inspector, planned.job, *ranks));
-  job_world.watch([&ranks](Rank rank, const Status& cause) { ranks->jobs().front()->peer_went_down(rank, cause); });
+  job_world.watch([&](Rank rank, const Status& cause) {
+    inspector.lost(rank, cause);
+    ranks->jobs().front()->peer_went_down(rank, cause);
+  });
   const Status status = ranks->wait();
   stalls.end();
   dashboard.end(status);
