@@ -34,6 +34,11 @@ class Chain : public Inspect {
   }
   std::string output() const { return run_.output("job"); }
   json waits() const { return json_of({"inspect", "waits", "--json", "--patience", "1"}); }
+  // What was stopped may go on, or it would be stopped again where it stood.
+  void let_it_train() const {
+    const auto steps = steps_of(output()).size();
+    wait_until([&] { return steps_of(output()).size() > steps; }, std::chrono::seconds(10));
+  }
   // As it stays: asked again until it ends there.
   bool leads_to(const std::string& end, json& last, std::chrono::seconds patience) const {
     return wait_until([&] {
@@ -58,6 +63,14 @@ std::string why_of(const json& waits, const std::string& id) {
   return "";
 }
 
+// In this order.
+bool leads_over(const json& waits, const std::vector<std::string>& actors) {
+  const auto chain = waits.value("chain", std::vector<std::string>());
+  auto at = chain.begin();
+  for (const auto& actor : actors) at = std::find_if(at, chain.end(), [&](const std::string& id) { return id.starts_with(actor); });
+  return at != chain.end();
+}
+
 class ChainOf : public Chain, public testing::WithParamInterface<Hang> {};
 
 TEST_P(ChainOf, EndsAtTheCause) {
@@ -67,21 +80,19 @@ TEST_P(ChainOf, EndsAtTheCause) {
   ASSERT_TRUE(trains(job)) << job.err();
   const pid_t thread = thread_called(pid_of_rank(output(), hang.rank), hang.thread);
   ASSERT_GT(thread, 0);
-  for (int tries_left = hang.at_the_end ? 0 : 5;; --tries_left) {
+  const int tries = hang.at_the_end ? 0 : 5;
+  for (int tries_left = tries;; --tries_left) {
+    if (tries_left < tries) let_it_train();
     const StoppedThread stopped(thread);
     if (!stopped.stands()) GTEST_SKIP() << "skipped because a thread of a child cannot be stopped here";
     if (hang.at_the_end) job.signal(SIGTERM);
     json seen;
-    // Stopped with the heap's lock it holds up the actors, too: then once more, elsewhere.
-    if (tries_left > 0 && !leads_to(hang.end, seen, std::chrono::seconds(5))) continue;
+    // Stopped with the heap's lock it holds up the actors, too, and stopped in an update nobody waits for what it computes: then once more, elsewhere.
+    if (tries_left > 0 && !(leads_to(hang.end, seen, std::chrono::seconds(5)) && leads_over(seen, hang.over))) continue;
     seen = chain_to(hang.end);
     const auto chain = seen.value("chain", std::vector<std::string>());
     EXPECT_EQ(chain.empty() ? "" : chain.front(), "0/ledger");
-    auto at = chain.begin();
-    for (const auto& actor : hang.over) {
-      at = std::find_if(at, chain.end(), [&](const std::string& id) { return id.starts_with(actor); });
-      EXPECT_NE(at, chain.end()) << actor << " in " << testing::PrintToString(chain);
-    }
+    EXPECT_TRUE(leads_over(seen, hang.over)) << testing::PrintToString(hang.over) << " in " << testing::PrintToString(chain);
     EXPECT_THAT(why_of(seen, hang.end), testing::StartsWith(hang.doing));
     EXPECT_EQ(seen["cycles"], json::array()) << seen["text"].get<std::string>();
     break;
@@ -99,6 +110,49 @@ INSTANTIATE_TEST_SUITE_P(
                     Hang{.name = "DiskOfACheckpoint", .rank = 1, .thread = "storage", .over = {"0/checkpoint-writer"}, .end = "1/checkpoint-writer",
                          .doing = "running file", .at_the_end = true}),
     [](const auto& tested) { return tested.param.name; });
+
+// One rank computes and does not come to the sum over both, in which the other waits.
+TEST_F(Chain, NamesTheRankThatHasNotEnteredACollective) {
+  ToolProcess job(endless(), folder());
+  ASSERT_TRUE(trains(job)) << job.err();
+  const pid_t thread = thread_called(pid_of_rank(output(), 1), "compute");
+  ASSERT_GT(thread, 0);
+  // Where it is stopped, nobody may wait for it in a sum, or it holds the heap's lock: then once more, elsewhere.
+  constexpr int kTries = 5;
+  for (int tries_left = kTries;; --tries_left) {
+    if (tries_left < kTries) let_it_train();
+    const StoppedThread stopped(thread);
+    if (!stopped.stands()) GTEST_SKIP() << "skipped because a thread of a child cannot be stopped here";
+    json open;
+    const bool is_missed = wait_until([&] {
+      for (const auto& row : json_of({"inspect", "collectives", "--json", "--patience", "1"}).value("collectives", json::array())) {
+        if (row["rank"] == 0 && row["missing"] == json({1}) && row["since_s"] > 0.5) open = row;
+      }
+      return !open.is_null();
+    }, std::chrono::seconds(tries_left > 0 ? 5 : 30));
+    if (!is_missed && tries_left > 0) continue;
+    ASSERT_TRUE(is_missed) << tool({"inspect", "collectives"}).out;
+    EXPECT_EQ(open["entered"], json({0}));
+    const std::string sequence = std::to_string(open["sequence"].get<std::int64_t>());
+    EXPECT_THAT(open["what"].get<std::string>(), testing::HasSubstr(" " + sequence + " of group "));
+    const Ended collectives = tool({"inspect", "collectives"});
+    EXPECT_THAT(collectives.out, testing::ContainsRegex("\n +0  [^\n]* " + sequence + " of group [^\n]*  1\n"));
+    EXPECT_THAT(collectives.out, testing::Not(testing::HasSubstr("did not answer")));
+    const json seen = waits();
+    const std::string named = "(" + sequence + " of " + open["group"].get<std::string>() + ")";
+    EXPECT_THAT(seen["text"].get<std::string>(), testing::ContainsRegex("\ncollective [^\n]* \\(" + sequence + " of [^\n]*: not entered by rank 1; rank 0 waits|^collective [^\n]* \\(" + sequence +
+                                                                          " of [^\n]*: not entered by rank 1; rank 0 waits"));
+    bool waits_for_it = false;
+    for (const auto& edge : seen["edges"]) {
+      const bool crosses = edge["from"].get<std::string>().starts_with("0/") && edge["to"].get<std::string>().starts_with("1/");
+      waits_for_it = waits_for_it || (crosses && edge["why"].get<std::string>().ends_with(named));
+    }
+    EXPECT_TRUE(waits_for_it) << named << "\n" << seen["edges"].dump(1);
+    break;
+  }
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait().exit_code, 0);
+}
 
 TEST_F(Chain, EndsAtAStoppedRank) {
   ToolProcess job(endless(), folder());
