@@ -5,6 +5,7 @@
 // Threads: the owning actor's; reading runs on the loader's stream and touches mapped pages only there.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -54,6 +55,11 @@ class BatchFeed {
   SampleId sample(const BatchPlace& place, std::int64_t row) const { return setup_.samples(place, row); }
   // Batches that a stage has, queued or in work.
   int with_stage(int stage) { return out(stage).in_flight() - static_cast<int>(pending_.size()); }
+  // Of the edge whose credit the next read waits for; of the first if there is none.
+  trace::Name without_credit() const {
+    const auto out = std::find_if(outs_.begin(), outs_.end(), [](const auto& each) { return !each->ready(); });
+    return (out == outs_.end() ? outs_.front() : *out)->trace_name();
+  }
   bool pending() const { return !pending_.empty(); }
   bool has_read() const { return !pending_.empty() && pending_.front().read; }
   const BatchPlace& next() const { return pending_.front().place; }

@@ -54,7 +54,7 @@ void Evaluator::go_on() {
 void Evaluator::show_state() {
   using trace::State;
   if (feed_.pending()) return set_state(State::kRunning, names_.read, asked_.step.value);
-  if (next_ < batches_) return set_state(State::kWaitingForCredit, feed_.out(0).trace_name());
+  if (next_ < batches_) return set_state(State::kWaitingForCredit, feed_.without_credit());
   for (int stage = static_cast<int>(names_.stages.size()); stage-- > 0;) {
     if (feed_.with_stage(stage) > 0) return set_state(State::kWaitingForInput, names_.evaluation, asked_.step.value, names_.stages[static_cast<std::size_t>(stage)]);
   }

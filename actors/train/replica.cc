@@ -32,7 +32,7 @@ void Replica::connect_to(actor::Ref ledger, actor::Ref source, std::vector<actor
 
 void Replica::started() {
   names_ = {.loss = name_for("loss"), .norms = name_for("norms"), .updates = name_for("updates"), .evaluation = name_for("evaluation"),
-            .last_stage = name_for(setup_.last_stage), .shards = {}};
+            .evaluator = name_for(evaluator_ ? evaluator_.name() : ""), .last_stage = name_for(setup_.last_stage), .shards = {}};
   for (const auto& shard : shards_) names_.shards.push_back(name_for(shard.name()));
   updates_.start(std::vector<bool>(shards_.size(), true));  // the weights of the start
   show_state();
@@ -146,7 +146,7 @@ void Replica::show_state() {
   } else if (!updates_.complete()) {
     wait_for(names_.updates, names_.shards[updates_.next()]);
   } else if (evaluation_due_) {
-    wait_for(names_.evaluation, names_.last_stage);
+    wait_for(names_.evaluation, names_.evaluator);  // which says whether a loader or a stage is late
   }
   if (std::exchange(shown_, now) == now) return;
   if (now.what == 0) {

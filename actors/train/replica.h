@@ -74,7 +74,7 @@ class Replica : public actor::Actor {
   StepId step_;
   bool loss_due_ = false, evaluation_due_ = false;
   struct {
-    trace::Name loss, norms, updates, evaluation, last_stage;
+    trace::Name loss, norms, updates, evaluation, evaluator, last_stage;
     std::vector<trace::Name> shards;
   } names_;
   struct Shown {

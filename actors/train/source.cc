@@ -138,7 +138,7 @@ void Source::show_state() {
   } else if (share_) {
     set_state(State::kWaitingForInput, names_.assignment, open_.value, names_.assigner);
   } else {
-    set_state(State::kWaitingForCredit, feed_.out(0).trace_name());
+    set_state(State::kWaitingForCredit, feed_.without_credit());
   }
 }
 

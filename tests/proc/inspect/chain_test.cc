@@ -154,6 +154,18 @@ TEST_F(Chain, NamesTheRankThatHasNotEnteredACollective) {
   EXPECT_EQ(job.wait().exit_code, 0);
 }
 
+// The last step is closed, and nothing is left but a validation whose corpus is slow: the source has nothing more to do.
+TEST_F(Chain, EndsAtTheLoaderOfAValidation) {
+  auto words = launched(run_, 1, "job", {"--parallelism.pipeline=2", "--training.steps=1", "--lr_scheduler.total_steps=1", "--validation.interval=1", "--validation.steps=280"});
+  for (const auto& variable : {std::string("LD_PRELOAD=") + SLOW_FILES, std::string("TROUPE_SLOW_PAGE_MS=200"), std::string("UCX_MEM_EVENTS=no")})
+    words.insert(words.begin() + 3, {"--env", variable});
+  ToolProcess job(words, folder());
+  ASSERT_TRUE(here(1)) << job.err();
+  const json seen = chain_to("0/evaluator");
+  EXPECT_EQ(seen["chain"], json({"0/ledger", "0/replica", "0/evaluator"}));
+  EXPECT_THAT(why_of(seen, "0/evaluator"), testing::StartsWith("running read"));
+}
+
 TEST_F(Chain, EndsAtAStoppedRank) {
   ToolProcess job(endless(), folder());
   ASSERT_TRUE(trains(job)) << job.err();
