@@ -106,7 +106,7 @@ void Link::arrive(comm::Arrival arrival) {
   if (found == exposed_.end() || bulk_bytes > kMessageBytesMost || (bulk_bytes > 0 && !fields.empty())) return refuse(from);
   auto& waiting = waiting_[from];
   if (bulk_bytes == 0 && waiting.empty()) {
-    if (!deliver(WireMessages{}, number(0), fields, found->second)) refuse(from);
+    give(from, number(0), fields, found->second);
     return;
   }
   waiting.push_back(std::make_shared<Waiting>(Waiting{number(0), found->second, {fields.begin(), fields.end()}, bulk_bytes == 0}));
@@ -123,8 +123,13 @@ void Link::came(Rank from, Waiting& message, const Status& fetched) {
   while (!waiting.empty() && waiting.front()->here) {
     const auto next = std::move(waiting.front());
     waiting.pop_front();
-    if (!deliver(WireMessages{}, next->type, next->fields, next->to)) refuse(from);
+    give(from, next->type, next->fields, next->to);
   }
+}
+
+void Link::give(Rank from, std::uint16_t type, std::span<const std::byte> fields, const actor::Ref& to) {
+  if (type == index_in<JobEnded>(WireMessages{}) && before_the_end_) before_the_end_();
+  if (!deliver(WireMessages{}, type, fields, to)) refuse(from);
 }
 
 void Link::refuse(Rank from) {

@@ -236,6 +236,7 @@ void Ledger::after_close() {
     return;
   }
   finished_ = true;
+  end_pauses();  // else who hears of it, or carries it to another rank, might not
   // This process's own last: it ends what carries the message to the others.
   for (auto replica = replicas_.rbegin(); replica != replicas_.rend(); ++replica) send(*replica, JobEnded{last_save_});
 }

@@ -93,6 +93,8 @@ void Actor::finish_job(Status result) {
   send(static_cast<Actor*>(cell_->core->supervisor)->self(), JobFinished{std::move(result)});
 }
 
+void Actor::end_pauses() { cell_->core->end_pauses(); }
+
 void Actor::post_later(const detail::Parcel& parcel, std::chrono::nanoseconds delay) {
   detail::post_parcel_later(in_its_handler(*cell_, "send_after()"), parcel, delay);
 }

@@ -120,6 +120,8 @@ class Actor {
   void fail(Status cause, const Down* because = nullptr);
   // The whole job has reached its end: System::wait returns `result` once all actors have stopped.
   void finish_job(Status result = ok());
+  // That is decided, and others are to hear of it first: as System::end_pauses.
+  void end_pauses();
 
   // What the inspector shows. `detail` and `from` from name_for(), made once, in started(); for an edge, its
   // port's trace_name(). Who waits for others says for whom: SCHEMA.md, runtime/trace/waits.h. Who waits to be

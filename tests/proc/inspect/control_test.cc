@@ -87,6 +87,36 @@ TEST_F(InspectControl, APausedActorKeepsNoJobFromDying) {
   }
 }
 
+// The ledger takes its last messages one by one, up to the one after which it ends the job; then an agent that is to hear of that is paused.
+TEST_F(InspectControl, TheEndOfTheJobEndsThePausesOfEveryRank) {
+  constexpr int kSteps = 60;
+  for (const char* who : {"0/replica", "1/replica", "0/replica@1"}) {
+    SCOPED_TRACE(who);
+    std::filesystem::remove_all(output());
+    ToolProcess job(launched(run_, 2, "job", {"--training.steps=60", "--lr_scheduler.total_steps=60", "--job.heartbeat_timeout_s=8",
+                                              "--limits.shutdown_seconds=10"}), folder());
+    ASSERT_TRUE(wait_until([&] { return (!cards().empty() && tell("/v1/pause?actor=0/ledger", token()).ok()) || !job.running(); }));
+    ASSERT_TRUE(job.running()) << "it ended before the ledger was paused: " << job.err();
+    const std::string shown = token();
+    const auto ledger = [&] {
+      return json::parse(actors::http_get({.socket = cards().at(0).socket}, "/v1/mailbox?actor=0/ledger", 10s).value_or("{}")).value("actor", json::object());
+    };
+    const auto next = [&](const json& row) { return row["waiting"].empty() ? "" : row["waiting"][0]["type"].get<std::string>(); };
+    const auto at_its_end = [&] { return steps() == kSteps && next(ledger()) == "SaveDone"; };
+    ASSERT_TRUE(wait_until([&] {
+      if (at_its_end() || !job.running()) return true;
+      if (const json row = ledger(); row["state"] == "paused" && row["depth"] > 0 && next(row) != "SaveDone") (void)tell("/v1/step?actor=0/ledger", shown);
+      return false;
+    })) << ledger();
+    ASSERT_TRUE(at_its_end()) << job.err();
+    EXPECT_THAT(tool({"pause", who}).out, HasSubstr(" is paused, with an empty mailbox"));
+    (void)tool({"resume", "0/ledger"});  // the job may be gone before the answer comes
+    EXPECT_EQ(job.wait(60s).exit_code, 0) << job.err();
+    EXPECT_THAT(job.err(), testing::Not(HasSubstr("but not at")));
+    EXPECT_EQ(files(), 0u);
+  }
+}
+
 // Random pauses, steps and resumes of all actors of all ranks until the run is over.
 TEST_F(InspectControl, LossesAreTheSameBitsWhateverWasPaused) {
   for (const int ranks : {1, 2}) {

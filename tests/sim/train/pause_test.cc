@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -123,6 +124,51 @@ TEST_F(PausedTraining, OfAPipelineOverProcessesHasTheSameBitsAsUndisturbed) {
   for (std::uint64_t seed = 1; seed <= seeds(20, 4); ++seed) {
     expect_same_numbers(seed, shape, expected.outcome, corpus_, folder(absl::StrCat("seed-", seed)));
     if (HasFatalFailure()) return;
+  }
+}
+
+// The last message but that of the job's end has been handled when the actor is paused that is to hear of it: the replica's agent of some
+// rank, or what stands for one of another rank. Nothing but the end itself lets it go on.
+TEST_F(PausedTraining, TheEndOfTheJobEndsThePausesOfEveryRank) {
+  using Place = std::pair<std::size_t, std::string>;  // rank, actor
+  const auto agents = [](const JobShape& shape) {
+    std::vector<Place> places;
+    for (int rank = 0; rank < shape.world(); ++rank) places.emplace_back(rank, "replica");
+    for (int rank = 1; rank < shape.world(); ++rank) places.emplace_back(0, absl::StrCat("replica@", rank));
+    return places;
+  };
+  for (const JobShape& shape : {JobShape{.replicas = 2, .zero = 1}, JobShape{.pipeline = 4, .save = true, .parts = 2, .layers = 4}}) {
+    for (std::uint64_t seed = 1; seed <= seeds(6, 2); ++seed) {
+      std::map<Place, std::int64_t> before_the_end;  // messages handled
+      const Trial expected = run_trial(seed, shape, corpus_, folder("undisturbed"), {.meddle = [&](const auto& jobs, bool) {
+        for (const auto& place : agents(shape)) {
+          const auto probe = jobs[place.first]->system().probes().find(place.second);
+          if (probe && probe->handled_count() >= 1) before_the_end[place] = probe->handled_count() - 1;  // the last that it has outlived is the job's end
+        }
+        return false;
+      }});
+      std::filesystem::remove_all(folder("undisturbed"));
+      ASSERT_TRUE(expected.outcome.status.ok()) << expected.outcome.status;
+      for (const auto& place : agents(shape)) {
+        SCOPED_TRACE(absl::StrCat("seed ", seed, " (", shape.describe(), "): ", place.first, "/", place.second));
+        bool paused = false;
+        const Trial trial = run_trial(seed, shape, corpus_, folder("paused"), {.meddle = [&](const auto& jobs, bool) {
+          auto& job = *jobs[place.first];
+          const auto probe = job.system().probes().find(place.second);
+          if (!paused && probe && probe->handled_count() == before_the_end.at(place)) paused = job.control(Control::kPause, place.second).ok();
+          return false;
+        }});
+        std::filesystem::remove_all(folder("paused"));
+        EXPECT_TRUE(paused);
+        EXPECT_TRUE(trial.outcome.status.ok()) << trial.outcome.status;
+        EXPECT_THAT(trial.unfinished, testing::Not(testing::HasSubstr("has not ended")));
+        EXPECT_EQ(trial.unfinished, expected.unfinished);
+        EXPECT_EQ(trial.broken, "");
+        EXPECT_EQ(trial.outcome.losses, expected.outcome.losses);
+        for (const auto& end : trial.ends) EXPECT_TRUE(end.left() && end.status.ok()) << end.status;
+        if (HasFailure()) return;
+      }
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <limits>
@@ -59,6 +60,7 @@ class LinkTest : public testing::Test {
  protected:
   LinkTest() {
     there_link_.expose("ledger", listener_.self());
+    there_link_.before_the_end([this] { ++ends_; });
     here_.start();
     there_.start();
     EXPECT_TRUE(here_transport_->start().ok() && there_transport_->start().ok());
@@ -71,6 +73,7 @@ class LinkTest : public testing::Test {
   comm::LocalHub hub_{2};
   std::unique_ptr<comm::Transport> here_transport_ = hub_.transport(Rank(0)), there_transport_ = hub_.transport(Rank(1));
   Link here_link_{*here_transport_}, there_link_{*there_transport_};
+  std::atomic<int> ends_{0};
   actor::System here_, there_;
   Listener& listener_ = there_.add<Listener>("listener");
   actor::Ref remote_ = here_link_.remote(here_, Rank(1), "ledger"), nobody_ = here_link_.remote(here_, Rank(1), "nobody");
@@ -143,6 +146,15 @@ TEST_F(LinkTest, KeepsTheOrder) {
   for (int i = 0; i < 2000; ++i) remote_.send(StepFed{StepId(i), 0, 0, 0});
   const auto came = listener_.all<StepFed>(2000);
   for (int i = 0; i < 2000; ++i) ASSERT_EQ(came[static_cast<std::size_t>(i)].step, StepId(i));
+}
+
+TEST_F(LinkTest, SaysThatTheEndComesBeforeItsActorGetsIt) {
+  remote_.send(StopRequested{"not yet"});
+  (void)listener_.wait_for<StopRequested>();
+  EXPECT_EQ(ends_, 0);
+  remote_.send(JobEnded{});
+  (void)listener_.wait_for<JobEnded>();
+  EXPECT_EQ(ends_, 1);
 }
 
 // At the limit of a frame's header and far beyond it; what follows a long one does not pass it.
