@@ -71,8 +71,10 @@ void JobGraph::be_inspectable(const std::string& id, const std::string& key, std
 }
 
 StatusOr<actor::Controlled> JobGraph::control(actor::Control what, const std::string& actor) {
-  const std::lock_guard lock(starting_);
-  if (!started_) return absl::FailedPreconditionError("the actors have not started yet");
+  {
+    const std::lock_guard lock(starting_);
+    if (!started_) return absl::FailedPreconditionError("the actors have not started yet");
+  }
   return system_->control(what, actor);
 }
 

@@ -274,8 +274,10 @@ void TrainingJob::request_stop(const std::string& reason) {
 }
 
 StatusOr<actor::Controlled> TrainingJob::control(actor::Control what, const std::string& actor) {
-  std::lock_guard lock(stop_mutex_);
-  if (!started_) return absl::FailedPreconditionError(absl::StrCat("rank ", rank_.value, " has not started its actors yet"));
+  {
+    std::lock_guard lock(stop_mutex_);
+    if (!started_) return absl::FailedPreconditionError(absl::StrCat("rank ", rank_.value, " has not started its actors yet"));
+  }
   return system_->control(what, actor);
 }
 

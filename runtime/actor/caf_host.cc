@@ -140,16 +140,23 @@ constexpr std::size_t kQuantum = 3;  // as CAF's own loop: of the urgent message
 caf::resumable::resume_result Host::resume(caf::execution_unit* unit, std::size_t messages_most) {
   if (!activate(unit)) return resume_result::done;
   trace::Probe& probe = *cell_.probe;
+  trace::Pause& pause = probe.pause;
+  pause.begin_turn();
   std::size_t handled = 0;
-  Turn turn{{this, handled, messages_most}, probe.pause};
+  Turn turn{{this, handled, messages_most}, pause};
   while (handled < messages_most) {
-    if (probe.pause.holds_back()) {
+    if (pause.holds_back()) {
       probe.doubt_the_time();
-      if (probe.pause.park(handled > 0 ? probe.ticks().now() : 0)) return resume_result::awaiting_message;
+      if (pause.park(handled > 0 ? probe.ticks().now() : 0)) return resume_result::awaiting_message;
     }
-    if (!mailbox().new_round(kQuantum, turn).consumed_items && mailbox().try_block()) return resume_result::awaiting_message;
+    if (!mailbox().new_round(kQuantum, turn).consumed_items) {
+      pause.end_turn();  // once its mailbox is blocked, another thread may run it
+      if (mailbox().try_block()) return resume_result::awaiting_message;
+      pause.begin_turn();
+    }
     if (finalize()) return resume_result::done;
   }
+  pause.end_turn();
   return mailbox().try_block() ? resume_result::awaiting_message : resume_result::resume_later;
 }
 

@@ -5,7 +5,8 @@
 // A message is an Element: CAF's mailbox element with our payload behind it, one allocation, never
 // serialized. An actor is a Host: an event-based actor whose enqueue (sender's thread) counts, and whose
 // consume looks our Elements up in the Actor's own table. A paused one parks: its turn ends with its mailbox
-// unblocked, so that no sender schedules it; wake() does. CAF's own messages go CAF's way. Included by
+// unblocked, so that no sender schedules it; wake() does. Its turns are marked in its pause, before its mailbox can be
+// found blocked. CAF's own messages go CAF's way. Included by
 // caf_host.cc and caf_world.cc only.
 //
 // Thread sanitizer: Debian's libcaf is not instrumented, so its hand-over of messages is told to the

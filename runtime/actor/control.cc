@@ -1,4 +1,7 @@
 // Pause, go on, step: what System passes on to one of its actors.
+#include <chrono>
+#include <thread>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/actor/supervisor.h"
@@ -19,6 +22,7 @@ std::string pause_text(const trace::ActorRow& row, bool was_paused) {
     return absl::StrFormat("%s when the handler of %s ends, in which it has been for %.3f s", was_paused ? "is told already to pause" : "pauses",
                            row.detail, seconds(row.since_ns));
   }
+  if (row.state != trace::State::kPaused) return "pauses once it is through with the message that it is taking";
   return was_paused ? absl::StrFormat("is paused already, for %.3f s, %s", seconds(row.since_ns), mailbox_text(row))
                     : absl::StrCat("is paused, ", mailbox_text(row));
 }
@@ -30,6 +34,15 @@ std::string step_text(const trace::ActorRow& before) {
   }
   if (before.depth == 0) return "takes the next message that comes, and stays paused";
   return absl::StrCat("takes one message, of ", before.depth, " in its mailbox, and stays paused");
+}
+
+// For how long one who pauses an actor waits for it to heed that; most handlers are far shorter.
+constexpr std::chrono::milliseconds kHeedsWithin{20};
+constexpr std::chrono::microseconds kLooksEvery{50};
+
+void wait_until_heeded(const trace::Pause& pause) {
+  const auto deadline = std::chrono::steady_clock::now() + kHeedsWithin;
+  while (pause.seen().is_to_pause && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kLooksEvery);
 }
 
 }  // namespace
@@ -64,6 +77,7 @@ StatusOr<Controlled> SystemCore::control(Control what, const std::string& actor)
     return absl::FailedPreconditionError(
         absl::StrCat("'", actor, "' has ", trace::Pause::kStepsMost, " steps to take already; more are told to it when it has taken some"));
   }
+  if (what == Control::kPause && !options.deterministic) wait_until_heeded(probe.pause);
   Controlled result{.text = {}, .row = probe.row(probes.texts())};
   result.text = what == Control::kPause    ? pause_text(result.row, change.was_paused)
                 : what == Control::kStep   ? step_text(before)

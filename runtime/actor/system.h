@@ -1,11 +1,13 @@
 // A set of actors and what runs them. Build (add, connect), start, wait, shut down.
 //
-// Threads: one thread builds, starts, waits and destroys; probes() by any; control() and end_pauses() by any from start() to the end.
+// Threads: one thread builds, starts, waits and destroys; probes() by any; control() and end_pauses() by any from start() to the end; to pause an
+// actor may take some milliseconds, until it has heeded that.
 // Owns: the actors, until its own end; they are destroyed in the reverse order of add(). Refs and Credits may
 // outlive it. Errors: wait() gives the first failure with the chain of those that followed; shutdown() gives
 // kDeadlineExceeded and names who blocks it. A System whose actors cannot be stopped within stop_deadline is
 // a bug (a handler blocks). control(): kNotFound, kFailedPrecondition. A paused actor hears of nothing, also not of a Down, but an end of
-// the job ends all pauses (PauseSystem.AFailureEndsThePauses). Limits: a turn handles at most max_messages_per_turn messages before the thread
+// the job ends all pauses (PauseSystem.AFailureEndsThePauses). Who is
+// said to be paused takes nothing (PauseSystem.OnceItIsSaidToBePausedNothingOfItRuns). Limits: a turn handles at most max_messages_per_turn messages before the thread
 // takes another actor.
 #pragma once
 
@@ -78,7 +80,7 @@ class System {
   Ref find(const std::string& name) const;
   trace::ProbeRegistry& probes();
 
-  // Pause: takes no message until it is told to go on. Step: takes one, now or the next that comes, and stays paused.
+  // Pause: takes no message until it is told to go on; if its handler does not end soon, the text says so and the row is not kPaused. Step: takes one, now or the next that comes, and stays paused.
   StatusOr<Controlled> control(Control what, const std::string& actor);
   // All actors go on and none is paused any more: the job comes to its end.
   void end_pauses();

@@ -1,12 +1,16 @@
 // Whether an actor is paused: a word that those outside write and the actor obeys between two messages. A paused actor takes no message;
 // what is sent to it stays in its mailbox, in order.
 //
+// It is paused once it has heeded that: a turn, in which an actor takes messages, is marked in the same word, so whoever pauses it sees whether one
+// may still be taken. The turn ends at the next message, unless its handler never returns.
+//
 // The actor parks when it is scheduled and may take nothing: it lets go of its thread with its mailbox as it is, and only who makes it go
 // on schedules it again. So a paused actor costs nothing, and nothing is moved.
 //
 // Threads: pause, go_on, step, end and the readers by any; the rest by the actor's own context. Nobody locks or waits.
 // Limits: kStepsMost steps that are not taken yet. Invariants: of all that let a parked actor go on, one is told to schedule it
-// (PauseTest.OneOfManyWakesTheParked); after end() nothing is held back (PauseTest.NothingIsHeldAfterTheEnd).
+// (PauseTest.OneOfManyWakesTheParked); after end() nothing is held back (PauseTest.NothingIsHeldAfterTheEnd); what is seen as paused takes no
+// message (PauseTest.WhoIsSeenAsPausedTakesNothing).
 #pragma once
 
 #include <atomic>
@@ -16,9 +20,10 @@
 
 namespace troupe::trace {
 
-class Pause {
+// On a line of its own: the actor writes it every turn, and its senders read what is beside it.
+class alignas(64) Pause {
  public:
-  static constexpr int kStepsMost = 500;
+  static constexpr int kStepsMost = 250;
 
   // What was before a change, and what it asks for.
   struct Change {
@@ -27,10 +32,10 @@ class Pause {
     bool wakes = false;    // who made the change schedules the actor
   };
   Change pause(std::uint64_t now) {
-    return change([now](std::uint64_t word) { return word & (kPaused | kEnded) ? word : at(now) | kPaused; });
+    return change([now](std::uint64_t word) { return word & (kPaused | kEnded) ? word : at(now) | (word & kTurn) | kPaused; });
   }
   Change go_on() {
-    return change([](std::uint64_t word) { return word & kEnded; });
+    return change([](std::uint64_t word) { return word & (kEnded | kTurn); });
   }
   // One message more, now or when it comes.
   Change step() {
@@ -38,10 +43,13 @@ class Pause {
   }
   // The actor is to end: it goes on, and is never paused again.
   Change end() {
-    return change([](std::uint64_t) { return kEnded; });
+    return change([](std::uint64_t word) { return kEnded | (word & kTurn); });
   }
 
   // --- the actor ---
+  // Around its turns. After begin_turn() it asks holds_back() before it takes anything.
+  void begin_turn() { word_.fetch_or(kTurn, std::memory_order_acq_rel); }
+  void end_turn() { word_.fetch_and(~kTurn, std::memory_order_acq_rel); }
   bool holds_back() const {
     const std::uint64_t word = word_.load(std::memory_order_acquire);
     return word & kPaused && steps(word) == 0;
@@ -52,11 +60,11 @@ class Pause {
     while (word & kPaused && steps(word) > 0 && !word_.compare_exchange_weak(word, word - kStep, std::memory_order_acq_rel)) {
     }
   }
-  // True: it is held back, and from now on another thread may run it. `since`: 0, or the time from which it is to be seen as paused.
+  // True: it is held back, its turn has ended, and from now on another thread may run it. `since`: 0, or the time from which it is to be seen as paused.
   bool park(std::uint64_t since) {
     std::uint64_t word = word_.load(std::memory_order_relaxed);
     while (word & kPaused && steps(word) == 0) {
-      const std::uint64_t parked = (since != 0 ? at(since) | (word & kLow) : word) | kParked;
+      const std::uint64_t parked = ((since != 0 ? at(since) | (word & kLow) : word) & ~kTurn) | kParked;
       if (word_.compare_exchange_weak(word, parked, std::memory_order_acq_rel)) return true;
     }
     return false;
@@ -65,18 +73,20 @@ class Pause {
   // --- readers ---
   struct Seen {
     bool paused = false;
+    bool is_to_pause = false;  // it has been told, and has not heeded it yet
     int steps = 0;             // open ones
     std::uint64_t since = 0;   // ticks
   };
   Seen seen() const {
     const std::uint64_t word = word_.load(std::memory_order_acquire);
-    return {.paused = (word & kPaused) != 0, .steps = steps(word), .since = word >> kLowBits};
+    const bool told = word & kPaused, in_turn = word & kTurn;
+    return {.paused = told && !in_turn, .is_to_pause = told && in_turn && steps(word) == 0, .steps = steps(word), .since = word >> kLowBits};
   }
 
  private:
   static constexpr int kLowBits = 64 - Ticks::kBits;
   static constexpr std::uint64_t kLow = (1u << kLowBits) - 1;
-  static constexpr std::uint64_t kPaused = 1, kParked = 2, kEnded = 4, kStep = 8;
+  static constexpr std::uint64_t kPaused = 1, kParked = 2, kEnded = 4, kTurn = 8, kStep = 16;
   static_assert(kStepsMost * kStep < kLow);
   static std::uint64_t at(std::uint64_t ticks) { return (ticks & Ticks::kMask) << kLowBits; }
   static int steps(std::uint64_t word) { return static_cast<int>((word & kLow) / kStep); }

@@ -167,6 +167,45 @@ TEST(PauseSim, APausedActorLetsItsSendersRunOutOfCredits) {
   EXPECT_TRUE(trial.ended());
 }
 
+struct PauseYourself {};
+
+// Is told to pause in the middle of something, as no other thread can time it: by itself, while it starts and in a handler.
+class PausesItself final : public Actor {
+ public:
+  explicit PausesItself(SimWorld& world) : world_(world) { on(&PausesItself::pause); }
+  void started() override { pause({}); }
+  void pause(PauseYourself) {
+    const auto told = world_.system().control(Control::kPause, name());
+    ASSERT_TRUE(told.ok()) << told.status();
+    said.push_back(told->text);
+    EXPECT_NE(told->row.state, trace::State::kPaused) << said.back();
+  }
+  std::vector<std::string> said;
+
+ private:
+  SimWorld& world_;
+};
+
+TEST(PauseSim, IsPausedOnlyWhenNoHandlerOfItRuns) {
+  SimWorld world(1);
+  auto& actor = world.system().add<PausesItself>("actor", world);
+  world.start();
+  const auto row = [&] { return world.system().probes().find("actor")->row(world.system().probes().texts()); };
+  actor.self().send(PauseYourself{});
+  while (world.step()) {
+  }
+  EXPECT_THAT(actor.said, testing::ElementsAre("pauses once it is through with the message that it is taking"));
+  EXPECT_EQ(row().state, trace::State::kPaused);
+  EXPECT_EQ(row().handled, 1) << "that with which it started";
+  EXPECT_EQ(row().depth, 1);
+  ASSERT_TRUE(world.system().control(Control::kResume, "actor").ok());
+  while (world.step()) {
+  }
+  ASSERT_EQ(actor.said.size(), 2u);
+  EXPECT_THAT(actor.said[1], testing::StartsWith("pauses when the handler of PauseYourself ends"));
+  EXPECT_EQ(row().state, trace::State::kPaused);
+}
+
 TEST(PauseSim, TheEndOfTheJobReachesThePaused) {
   for (std::uint64_t seed = 1; seed <= test::seeds(50, 10); ++seed) {
     PauseTrial trial(seed);

@@ -145,6 +145,80 @@ TEST(PauseSystem, TakesEffectWhenTheHandlerEndsAndSaysSo) {
   EXPECT_EQ(pair.row().state, trace::State::kPaused);
 }
 
+// What runs before its first message is of the actor, too.
+class SlowToStart final : public Actor {
+ public:
+  explicit SlowToStart(std::shared_future<void> until) : until_(std::move(until)) {}
+  void started() override {
+    runs = true;
+    until_.wait();
+    runs = false;
+  }
+  std::atomic<bool> runs{false};
+
+ private:
+  const std::shared_future<void> until_;
+};
+
+TEST(PauseSystem, IsNotPausedWhileItStarts) {
+  System system({.threads = 1});
+  std::promise<void> go;
+  auto& slow = system.add<SlowToStart>("slow", go.get_future().share());
+  system.start();
+  ASSERT_TRUE(comes_true([&] { return slow.runs.load(); }));
+  const auto told = system.control(Control::kPause, "slow");
+  go.set_value();
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_EQ(told->text, "pauses once it is through with the message that it is taking");
+  EXPECT_NE(told->row.state, trace::State::kPaused);
+  const auto probe = system.probes().find("slow");
+  ASSERT_TRUE(comes_true([&] { return probe->row(system.probes().texts()).state == trace::State::kPaused; }));
+  EXPECT_FALSE(slow.runs);
+  EXPECT_EQ(probe->handled_count(), 1) << "its start";
+}
+
+// Works on each message for as long as a pause may take to be told.
+class Working final : public Actor {
+ public:
+  Working() { on(&Working::work); }
+  void work(Numbered) {
+    works = true;
+    for (int i = 0; i < 2'000; ++i) turns.fetch_add(1, std::memory_order_relaxed);
+    works = false;
+  }
+  std::atomic<bool> works{false};
+  std::atomic<std::int64_t> turns{0};
+};
+
+TEST(PauseSystem, OnceItIsSaidToBePausedNothingOfItRuns) {
+  System system({.threads = 2});
+  auto& working = system.add<Working>("working");
+  system.start();
+  const auto probe = system.probes().find("working");
+  int paused = 0;
+  for (int round = 0; round < 1'000; ++round) {
+    for (int i = round % 7; i >= 0; --i) working.self().send(Numbered{i});
+    if (round % 3 == 0) std::this_thread::yield();
+    const auto told = system.control(Control::kPause, "working");
+    ASSERT_TRUE(told.ok()) << told.status();
+    if (told->row.state == trace::State::kPaused) {
+      EXPECT_THAT(told->text, testing::StartsWith("is paused, "));
+      const bool works = working.works;
+      const auto turns = working.turns.load();
+      const auto handled = probe->handled_count();
+      for (int i = 0; i < 20; ++i) std::this_thread::yield();
+      ASSERT_FALSE(works) << "in round " << round;
+      ASSERT_EQ(working.turns, turns) << "in round " << round;
+      ASSERT_EQ(probe->handled_count(), handled) << "in round " << round;
+      ++paused;
+    } else {
+      EXPECT_THAT(told->text, testing::StartsWith("pauses "));
+    }
+    ASSERT_TRUE(system.control(Control::kResume, "working").ok());
+  }
+  EXPECT_GT(paused, 500);
+}
+
 TEST(PauseSystem, AFailureEndsThePauses) {
   PausePair pair;
   pair.told(Control::kPause);

@@ -101,6 +101,77 @@ TEST(PauseTest, OneOfManyWakesTheParked) {
   }
 }
 
+TEST(PauseTest, IsPausedWhenItsTurnHasEnded) {
+  Pause pause;
+  pause.begin_turn();
+  pause.pause(7);
+  EXPECT_TRUE(pause.holds_back());
+  EXPECT_FALSE(pause.seen().paused) << "it may just take a message";
+  EXPECT_TRUE(pause.seen().is_to_pause);
+  EXPECT_TRUE(pause.park(9));
+  EXPECT_TRUE(pause.seen().paused);
+  EXPECT_FALSE(pause.seen().is_to_pause);
+  EXPECT_EQ(pause.seen().since, 9u);
+  EXPECT_TRUE(pause.step().wakes);
+  pause.begin_turn();
+  EXPECT_FALSE(pause.seen().paused);
+  EXPECT_FALSE(pause.seen().is_to_pause) << "it is to take a message first";
+  pause.take();
+  EXPECT_TRUE(pause.seen().is_to_pause);
+  pause.end_turn();
+  EXPECT_TRUE(pause.seen().paused);
+  pause.begin_turn();
+  EXPECT_TRUE(pause.go_on().was_paused);
+  pause.pause(10);
+  EXPECT_TRUE(pause.seen().is_to_pause) << "what it is told ends no turn";
+  EXPECT_FALSE(pause.end().wakes);
+  pause.end_turn();
+  EXPECT_TRUE(pause.pause(11).had_ended);
+}
+
+// An actor that takes messages all the time, and one who pauses it again and again.
+TEST(PauseTest, WhoIsSeenAsPausedTakesNothing) {
+  Pause pause;
+  std::atomic<bool> done{false}, takes{false};
+  std::atomic<int> scheduled{1}, taken{0};
+  std::thread actor([&] {
+    while (!done) {
+      if (scheduled.exchange(0) == 0) continue;
+      for (;;) {
+        pause.begin_turn();
+        bool parked = false;
+        for (int i = 0; i < 3 && !parked; ++i) {
+          if (pause.holds_back() && pause.park(1)) {
+            parked = true;
+          } else {
+            takes = true;
+            ++taken;
+            takes = false;
+          }
+        }
+        if (parked || done) break;
+        pause.end_turn();
+      }
+    }
+  });
+  int seen = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    pause.pause(1);
+    for (int look = 0; look < round % 50; ++look) {
+      if (!pause.seen().paused) continue;
+      const int before = taken;
+      EXPECT_FALSE(takes) << "in round " << round;
+      EXPECT_FALSE(takes) << "in round " << round;
+      EXPECT_EQ(taken, before) << "in round " << round;
+      ++seen;
+    }
+    if (pause.go_on().wakes) ++scheduled;
+  }
+  done = true;
+  actor.join();
+  EXPECT_GT(seen, 100);
+}
+
 TEST(PauseTest, TheProbeShowsItWhileNoHandlerRuns) {
   const Texts texts{.name = [](Name) { return "gradients"; }, .type = [](std::uint32_t) { return "Batch"; }};
   Probe probe("a", Ticks());
