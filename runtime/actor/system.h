@@ -6,7 +6,7 @@
 // outlive it. Errors: wait() gives the first failure with the chain of those that followed; shutdown() gives
 // kDeadlineExceeded and names who blocks it. A System whose actors cannot be stopped within stop_deadline is
 // a bug (a handler blocks). control(): kNotFound, kFailedPrecondition. A paused actor hears of nothing, also not of a Down, but an end of
-// the job ends all pauses (PauseSystem.AFailureEndsThePauses). Who is
+// the job ends all pauses (PauseSystem.AFailureEndsThePauses); Downs wait with the other messages (PauseSim.NoDownIsLostWhoeverIsPaused). Who is
 // said to be paused takes nothing (PauseSystem.OnceItIsSaidToBePausedNothingOfItRuns). Limits: a turn handles at most max_messages_per_turn messages before the thread
 // takes another actor.
 #pragma once

@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -204,6 +207,135 @@ TEST(PauseSim, IsPausedOnlyWhenNoHandlerOfItRuns) {
   ASSERT_EQ(actor.said.size(), 2u);
   EXPECT_THAT(actor.said[1], testing::StartsWith("pauses when the handler of PauseYourself ends"));
   EXPECT_EQ(row().state, trace::State::kPaused);
+}
+
+struct Ending {};
+struct Whom {
+  Ref actor;
+};
+
+// Ends with its last message: the odd ones fail.
+class Mortal final : public Actor {
+ public:
+  Mortal(int number, int messages) : number_(number), left_(messages) { on(&Mortal::hear); }
+  void hear(Ending) {
+    if (--left_ > 0) return;
+    if (number_ % 2 == 0) return stop();
+    fail(absl::AbortedError("mortal " + std::to_string(number_)));
+  }
+
+ private:
+  const int number_;
+  int left_;
+};
+
+// Keeps the ends of those that it watches, and stops when it has heard of all.
+class Mourner final : public Actor {
+ public:
+  explicit Mourner(int of) : left_(of) {
+    on(&Mourner::watch);
+    on(&Mourner::number);
+  }
+  void watch(Whom whom) { monitor(whom.actor); }
+  void number(Piece piece) {
+    numbers.push_back(piece.number);
+    end_if_done();
+  }
+  void down(const Down& down) override {
+    std::string text = down.actor.name() + " " + std::string(down.cause.message());
+    for (const auto& cause : down.chain) text += " <- " + cause;
+    downs.insert(text);
+    --left_;
+    end_if_done();
+  }
+  void end_if_done() {
+    if (left_ == 0 && numbers.size() == kPieces) stop();
+  }
+  std::multiset<std::string> downs;
+  std::vector<int> numbers;
+
+ private:
+  int left_;
+};
+
+// Some are watched before, some after they have ended; Downs come to the paused, and from the paused.
+struct MourningTrial {
+  static constexpr int kMortals = 6, kMourners = 3;
+  explicit MourningTrial(std::uint64_t seed) : world(seed, 1, {.stop_on_failure = false}), random(seed) {
+    for (int i = 0; i < kMortals; ++i) mortals.push_back(&world.system().add<Mortal>("mortal-" + std::to_string(i), i, 3 + 2 * i));
+    for (int i = 0; i < kMourners; ++i) mourners.push_back(&world.system().add<Mourner>("mourner-" + std::to_string(i), kMortals));
+    for (auto* mortal : mortals) names.push_back(mortal->name());
+    for (auto* mourner : mourners) names.push_back(mourner->name());
+    world.start();
+    // What is still to be sent, each by its moment: the same messages in every trial.
+    for (int i = 0; i < kMortals; ++i) {
+      for (int k = 0; k < 3 + 2 * i; ++k) to_send.push_back([this, i] { mortals[static_cast<std::size_t>(i)]->self().send(Ending{}); });
+      for (auto* mourner : mourners) to_send.push_back([this, i, mourner] { mourner->self().send(Whom{mortals[static_cast<std::size_t>(i)]->self()}); });
+    }
+    std::shuffle(to_send.begin(), to_send.end(), random);
+    for (int k = 0; k < kPieces; ++k) {
+      for (auto* mourner : mourners) to_send.push_back([mourner, k] { mourner->self().send(Piece{k}); });
+    }
+  }
+  bool ended() const { return SimWorld::has_ended(world.system()); }
+  trace::ActorRow row(const std::string& name) {
+    for (const auto& row : world.system().probes().snapshot().actors) {
+      if (row.name == name) return row;
+    }
+    return {.name = name, .state = trace::State::kEnded};
+  }
+
+  mutable SimWorld world;
+  std::mt19937_64 random;
+  std::vector<Mortal*> mortals;
+  std::vector<Mourner*> mourners;
+  std::vector<std::string> names;
+  std::vector<std::function<void()>> to_send;
+};
+
+TEST(PauseSim, NoDownIsLostWhoeverIsPaused) {
+  std::int64_t downs_that_waited = 0;
+  for (std::uint64_t seed = 1; seed <= test::seeds(100, 20); ++seed) {
+    SCOPED_TRACE(seed);
+    MourningTrial trial(seed);
+    int rounds = 0;
+    std::map<std::string, std::int64_t> may_handle;  // the count that a paused actor may come to
+    std::size_t sent = 0;
+    while (!trial.ended()) {
+      if (sent < trial.to_send.size() && trial.random() % 2 == 0) trial.to_send[sent++]();
+      const bool moved = trial.world.step();
+      if ((!moved && sent == trial.to_send.size()) || trial.random() % 6 == 0) {
+        const std::string& name = trial.names[trial.random() % trial.names.size()];
+        const auto what = static_cast<Control>(trial.random() % 3);
+        if (trial.world.system().control(what, name).ok()) {
+          if (what == Control::kResume) may_handle.erase(name);
+          if (what == Control::kPause) may_handle.try_emplace(name, trial.row(name).handled);
+          if (what == Control::kStep) ++may_handle.at(name);
+        }
+      }
+      for (const auto& row : trial.world.system().probes().snapshot().actors) {
+        ASSERT_EQ(row.sent, row.handled + row.dead + row.depth) << row.name;
+        const auto paused = may_handle.find(row.name);
+        if (paused == may_handle.end()) continue;
+        ASSERT_EQ(row.state, trace::State::kPaused) << row.name;
+        ASSERT_LE(row.handled, paused->second) << row.name;
+        downs_that_waited += std::ranges::count(row.waiting, "Down", &trace::WaitingMessage::type);
+      }
+      ASSERT_LT(++rounds, 100'000) << "a Down is lost";
+    }
+    std::multiset<std::string> expected;
+    for (const auto* mortal : trial.mortals) {
+      const auto number = mortal->name().substr(mortal->name().size() - 1);
+      expected.insert(mortal->name() + " " + (number[0] % 2 == 0 ? "" : "mortal " + number + " <- " + mortal->name() + ": mortal " + number));
+    }
+    for (const auto* mourner : trial.mourners) {
+      ASSERT_EQ(mourner->downs, expected) << mourner->name();
+      ASSERT_EQ(mourner->numbers, all_pieces()) << mourner->name();
+    }
+    const std::string outcome(trial.world.system().outcome().message());
+    for (const int odd : {1, 3, 5}) ASSERT_THAT(outcome, testing::HasSubstr("'mortal-" + std::to_string(odd) + "' failed"));
+  }
+  EXPECT_GT(downs_that_waited, 300);
 }
 
 TEST(PauseSim, TheEndOfTheJobReachesThePaused) {

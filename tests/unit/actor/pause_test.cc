@@ -27,6 +27,11 @@ struct Blocks {
   std::shared_future<void> until;
 };
 struct Breaks {};
+struct Watches {
+  Ref whom;
+};
+struct Ends {};
+constexpr int kDown = -1;  // among the numbers
 
 class Noting final : public Actor {
  public:
@@ -34,13 +39,18 @@ class Noting final : public Actor {
     on(&Noting::numbered);
     on(&Noting::blocks);
     on(&Noting::breaks);
+    on(&Noting::watches);
+    on(&Noting::ends);
   }
+  void down(const Down& down) override { numbered({down.cause.ok() ? kDown : kDown - 1}); }
   void numbered(Numbered message) {
     const std::lock_guard lock(mutex_);
     seen_.push_back(message.number);
   }
   void blocks(const Blocks& message) { message.until.wait(); }
   void breaks(Breaks) { fail(absl::InternalError("broken")); }
+  void watches(Watches message) { monitor(message.whom); }
+  void ends(Ends) { stop(); }
   std::vector<int> seen() const {
     const std::lock_guard lock(mutex_);
     return seen_;
@@ -217,6 +227,25 @@ TEST(PauseSystem, OnceItIsSaidToBePausedNothingOfItRuns) {
     ASSERT_TRUE(system.control(Control::kResume, "working").ok());
   }
   EXPECT_GT(paused, 500);
+}
+
+TEST(PauseSystem, ADownWaitsWithTheOtherMessages) {
+  PausePair pair;
+  auto& paused = pair.paused;
+  paused.self().send(Watches{pair.other.self()});
+  pair.fence();
+  pair.told(Control::kPause);
+  pair.send(0, 3);
+  pair.other.self().send(Ends{});
+  ASSERT_TRUE(comes_true([&] { return pair.other.self().ended() && pair.row().depth == 4; }));
+  EXPECT_EQ(pair.row().state, trace::State::kPaused);
+  EXPECT_THAT(paused.seen(), ElementsAre());
+  pair.told(Control::kStep);
+  ASSERT_TRUE(comes_true([&] { return pair.row().depth == 3; }));
+  EXPECT_THAT(paused.seen(), ElementsAre(kDown)) << "it is urgent among those that wait";
+  pair.told(Control::kResume);
+  ASSERT_TRUE(comes_true([&] { return paused.seen().size() == 4; }));
+  EXPECT_THAT(paused.seen(), ElementsAre(kDown, 0, 1, 2));
 }
 
 TEST(PauseSystem, AFailureEndsThePauses) {
