@@ -10,7 +10,9 @@ CollectiveGroup::CollectiveGroup(comm::CollectiveEngine& engine, comm::GroupId g
 }
 
 void CollectiveGroup::requested(CollectiveRequested message) {
-  open_.emplace(message.operation, Open{message.collective.what, std::move(message.asker)});
+  const auto [what, fresh] = names_.try_emplace(message.collective.what);
+  if (fresh) what->second = name_for(what->first);
+  open_.emplace(message.operation, Open{what->second, std::move(message.asker)});
   engine_.start(group_, message.operation, std::move(message.collective), [group = self(), operation = message.operation](Status result) {
     group.send(Ended{operation, std::move(result)});
   });
@@ -31,7 +33,7 @@ void CollectiveGroup::show_state() {
   if (open_.empty()) {
     set_state(trace::State::kIdle);
   } else {
-    set_state(trace::State::kWaitingForCollective, name_for(open_.begin()->second.what), open_.begin()->first.value);
+    set_state(trace::State::kWaitingForCollective, open_.begin()->second.what, open_.begin()->first.value);
   }
 }
 

@@ -36,7 +36,7 @@ class CollectiveGroup : public actor::Actor {
     Status result;
   };
   struct Open {
-    std::string what;
+    trace::Name what;
     actor::Ref asker;
   };
   void requested(CollectiveRequested message);
@@ -46,6 +46,7 @@ class CollectiveGroup : public actor::Actor {
   comm::CollectiveEngine& engine_;
   const comm::GroupId group_;
   std::map<comm::OperationId, Open> open_;
+  std::map<std::string, trace::Name> names_;  // what operations have been for so far: a few, each made once
 };
 
 }  // namespace troupe::actors

@@ -83,8 +83,9 @@ void CheckpointWriter::connect_to(actor::Ref ledger, std::vector<actor::Ref> wri
 }
 
 void CheckpointWriter::started() {
-  names_ = {.snapshot = name_for("snapshot"), .folder = name_for("folder"), .file = name_for("file"), .commit = name_for("commit"), .writers = {}};
+  names_ = {.snapshot = name_for("snapshot"), .folder = name_for("folder"), .file = name_for("file"), .commit = name_for("commit"), .writers = {}, .shards = {}};
   for (const auto& writer : writers_) names_.writers.push_back(name_for(writer.name()));
+  for (const auto& shard : setup_.shards) names_.shards.push_back(name_for(shard_name(shard.block)));
 }
 
 void CheckpointWriter::save_requested(SaveRequested message) {
@@ -183,9 +184,10 @@ void CheckpointWriter::save_ended(SaveEnded) {
 
 // Empty where all blocks lie in their snapshot buffers.
 trace::Name CheckpointWriter::without_snapshot(StepId step) {
-  for (const auto& shard : setup_.shards) {
+  for (std::size_t i = 0; i < setup_.shards.size(); ++i) {
+    const auto& shard = setup_.shards[i];
     const bool taken = snapshot_ == step && std::find(taken_.begin(), taken_.end(), shard.block) != taken_.end();
-    if (!shard.copy && !taken) return name_for(shard_name(shard.block));
+    if (!shard.copy && !taken) return names_.shards[i];
   }
   return {};
 }

@@ -78,7 +78,7 @@ class CheckpointWriter : public actor::Actor {
   bool writing_ = false, committing_ = false;
   struct {
     trace::Name snapshot, folder, file, commit;
-    std::vector<trace::Name> writers;
+    std::vector<trace::Name> writers, shards;
   } names_;
   std::optional<checkpoint::CheckpointSave> save_;  // touched on the storage stream only
 };

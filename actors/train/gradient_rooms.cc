@@ -49,7 +49,10 @@ void GradientRooms::grant(Kind& kind) {
 void GradientRooms::show_state() {
   for (const Kind& kind : kinds_) {
     if (kind.queue.empty()) continue;
-    return set_state(trace::State::kWaitingForInput, room_, static_cast<std::int64_t>(kind.queue.size()), name_for(shard_name(kind.given.front().second)));
+    const BlockIndex block = kind.given.front().second;
+    const auto [shard, fresh] = shards_.try_emplace(block);
+    if (fresh) shard->second = name_for(shard_name(block));
+    return set_state(trace::State::kWaitingForInput, room_, static_cast<std::int64_t>(kind.queue.size()), shard->second);
   }
   set_state(trace::State::kIdle);
 }

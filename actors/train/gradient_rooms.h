@@ -11,6 +11,7 @@
 
 #include <array>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "actors/plan/rooms.h"
@@ -71,6 +72,7 @@ class GradientRooms : public actor::Actor {
   actor::Ref device_;
   std::array<Kind, plan::kGradientRooms> kinds_;
   trace::Name room_;
+  std::map<BlockIndex, trace::Name> shards_;  // of the blocks whose gradients have come; each is made once
 };
 
 }  // namespace troupe::actors

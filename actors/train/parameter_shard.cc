@@ -34,7 +34,10 @@ void ParameterShard::started() {
   device_name_ = name_for(device_.name());
   if (replicas_) replicas_name_ = name_for(replicas_.name());
   if (across_) across_name_ = name_for(across_.name());
-  if (setup_.both_uses) both_uses_name_ = name_for(setup_.both_uses.name());
+  if (setup_.both_uses) both_uses_name_ = name_for(setup_.both_uses.name()), joining_name_ = name_for(what_joining());
+  for (const auto use : {plan::GradientUse::kBlock, plan::GradientUse::kProjection}) {
+    for (const bool across : {false, true}) name_of(use, across) = name_for(what(use, across));
+  }
   run(publish(), Work::kPublish);
 }
 
@@ -44,9 +47,9 @@ void ParameterShard::show_state() {
     set_state(State::kReady, {}, -1, device_name_);
   } else if (!reducing_.empty()) {
     const auto& [id, sum] = *reducing_.begin();
-    set_state(State::kWaitingForCollective, name_for(what(sum)), id.value, sum.across ? across_name_ : replicas_name_);
+    set_state(State::kWaitingForCollective, name_of(sum.use, sum.across), id.value, sum.across ? across_name_ : replicas_name_);
   } else if (joining_) {
-    set_state(State::kWaitingForCollective, name_for(absl::StrCat("both uses of block ", setup_.layout.block.value)), joining_->value, both_uses_name_);
+    set_state(State::kWaitingForCollective, joining_name_, joining_->value, both_uses_name_);
   } else if (summed_) {
     set_state(State::kIdle);
   } else {
@@ -54,9 +57,11 @@ void ParameterShard::show_state() {
   }
 }
 
-std::string ParameterShard::what(const Sum& sum) const {
-  return absl::StrCat(sum.use == plan::GradientUse::kProjection ? "projection's gradient of block " : "gradient of block ", setup_.layout.block.value,
-                      sum.across ? " across the groups" : "");
+std::string ParameterShard::what_joining() const { return absl::StrCat("both uses of block ", setup_.layout.block.value); }
+
+std::string ParameterShard::what(plan::GradientUse use, bool across) const {
+  return absl::StrCat(use == plan::GradientUse::kProjection ? "projection's gradient of block " : "gradient of block ", setup_.layout.block.value,
+                      across ? " across the groups" : "");
 }
 
 void ParameterShard::run(task::Task<> body, Work work) {
@@ -294,7 +299,7 @@ task::Task<> ParameterShard::join_uses(StepId step) {
                                               .collective = {.kind = comm::CollectiveKind::kAllReduce, .type = data.type(),
                                                              .data = static_cast<std::byte*>(data.raw()),
                                                              .parts = comm::Parts::equal(data.elements(), 2),
-                                                             .what = absl::StrCat("both uses of block ", setup_.layout.block.value)},
+                                                             .what = what_joining()},
                                               .asker = self()});
   });
 }

@@ -17,6 +17,7 @@
 //        (ParameterShardTest.TheSnapshotIsOfOneStep, CASES T15).
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <map>
@@ -95,7 +96,12 @@ class ParameterShard : public actor::Actor {
   void run(task::Task<> body, Work work);
   void start_next();
   void show_state();
-  std::string what(const Sum& sum) const;
+  std::string what_joining() const;
+  std::string what(plan::GradientUse use, bool across) const;
+  std::string what(const Sum& sum) const { return what(sum.use, sum.across); }
+  trace::Name& name_of(plan::GradientUse use, bool across) {
+    return sum_names_[use == plan::GradientUse::kProjection][across];
+  }
   void reduce(const Sum& sum);
   // Of a hybrid sharding: the own part, once it is the group's. Nothing is left to do where it is empty.
   void reduce_across(const Sum& sum);
@@ -131,7 +137,8 @@ class ParameterShard : public actor::Actor {
   std::optional<StepDecided> early_decision_;
   device::Event updated_;   // the last update on the compute stream
   device::Event copied_;    // the last snapshot; empty before the first
-  trace::Name gradient_, stage_name_, device_name_, replicas_name_, across_name_, both_uses_name_;
+  trace::Name gradient_, stage_name_, device_name_, replicas_name_, across_name_, both_uses_name_, joining_name_;
+  std::array<std::array<trace::Name, 2>, 2> sum_names_;  // by use, and whether across the groups
 };
 
 }  // namespace troupe::actors
