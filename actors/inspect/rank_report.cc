@@ -59,6 +59,7 @@ trace::RankReport rank_report(const RankSources& sources) {
   report.host = this_host();
   report.pid = getpid();
   report.at_unix_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  report.restarts = sources.restarts;
   const auto memory = trace::process_memory();
   report.memory_bytes = memory.bytes;
   report.memory_peak_bytes = memory.peak_bytes;

@@ -24,6 +24,7 @@ struct RankSources {
   std::string config{}, plan{};  // the settings as TOML and what the plan says, for people; empty where there are none
   // One of its actors is told something; empty where they cannot be.
   std::function<StatusOr<actor::Controlled>(actor::Control, const std::string& actor)> control{};
+  std::int64_t restarts = -1;  // of this process, see comm::Place
   std::function<std::int64_t()> refused{};  // how often somebody was, at its doors; empty: never
 };
 

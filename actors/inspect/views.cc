@@ -80,6 +80,7 @@ StatusOr<std::string> job_view(const Asked& asked, Replies replies) {
       refused += said.value("refused", std::int64_t{0});
     }
     if (said.is_object() && reply.status.ok()) {
+      row["restarts"] = said.value("restarts", std::int64_t{-1});
       row["memory_bytes"] = said.value("memory_bytes", std::int64_t{0});
       row["memory_peak_bytes"] = said.value("memory_peak_bytes", std::int64_t{0});
       if (said.contains("training")) training = said["training"];  // of whatever rank has the ledger

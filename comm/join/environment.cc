@@ -158,6 +158,15 @@ MaybeSaid said_by_torchrun(const Variables& variables) {
   return Said{kTorchrun, place};
 }
 
+// By all launchers around this process that count that: torchrun begins from 0 when Slurm has started it again.
+int restarts_said(const Variables& variables) {
+  int restarts = -1;
+  for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
+    if (const auto count = variables.number(name, 0, 1'000'000); count.ok()) restarts = std::max(0, restarts) + *count;
+  }
+  return restarts;
+}
+
 // Tasks on a node of "2(x3),1": nodes 0 to 2 have 2, node 3 has 1. None for one that is none.
 std::optional<int> tasks_on_node(const std::string& tasks_per_node, int node) {
   for (const std::string& part : std::vector<std::string>(absl::StrSplit(tasks_per_node, ','))) {
@@ -359,10 +368,12 @@ StatusOr<Place> find_place(const EnvironmentLookup& environment) {
     }
     Place alone;
     alone.found_in = "alone";
+    alone.restarts = restarts_said(variables);
     return alone;
   }
   for (std::size_t i = 1; i < said.size(); ++i) TROUPE_RETURN_IF_ERROR(agree(said[0], said[i]));
   Place place = said[0].place;
+  place.restarts = restarts_said(variables);
   if (!around.empty()) absl::StrAppend(&place.found_in, " inside ", absl::StrJoin(around, " inside "));
   if (const auto store = variables.get("TROUPE_STORE")) {
     auto parsed = parse_host_port(*store);

@@ -34,6 +34,7 @@ struct Place {
   int store_port = 0;
   std::string store_guess;   // why store_host may be another than rank 0's; empty: somebody has said it
   std::string incarnation;   // how often the job was restarted, where all ranks are told the same; part of the secret
+  int restarts = -1;         // how often its launcher has started it again; -1: none says so
   std::string secret;        // what the job's processes know and others do not; see STORE.md for how secret it is
   std::string relay;         // at which name of this host its ranks find the store's relay; empty: they go to the store
   bool hosts_relay = false;  // this process is the one that runs that

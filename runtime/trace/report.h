@@ -73,6 +73,7 @@ struct RankReport {
   double at_unix_s = 0;
   bool answered = true;
   std::string error;  // why there is no answer; of the rest such a report has rank, host and silent_s only
+  std::int64_t restarts = -1;  // how often the process was started again, as its launcher says; -1: it says nothing
   std::int64_t memory_bytes = 0, memory_peak_bytes = 0;  // of the process: resident now, and at most
   Snapshot snapshot;
   std::vector<CollectiveRow> collectives;

@@ -162,6 +162,7 @@ void fields(auto& each, Is<RankReport> auto& report) {
   each.value("pid", report.pid);
   each.value("at_unix_s", report.at_unix_s);
   each.seconds("probe_s", report.snapshot.at_ns);
+  each.value("restarts", report.restarts);
   each.value("memory_bytes", report.memory_bytes);
   each.value("memory_peak_bytes", report.memory_peak_bytes);
   each.rows("actors", report.snapshot.actors);

@@ -95,10 +95,12 @@ std::string job_text(const json& answer) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& rank : rows_of(answer, "ranks")) {
     const bool answered = rank.value("answered", false);
-    rows.push_back({count(rank, "rank"), answered ? word(rank, "host") : "-", answered ? count(rank, "pid") : "-", answered ? bytes(rank, "memory_bytes") : "-",
-                    answered ? bytes(rank, "memory_peak_bytes") : "-", answered ? "answers" : number(rank, "silent_s") > 0 ? absl::StrCat("silent for ", age(rank, "silent_s"), ": ", word(rank, "error")) : word(rank, "error")});
+    const bool counts = answered && rank.value("restarts", -1) >= 0;
+    rows.push_back({count(rank, "rank"), answered ? word(rank, "host") : "-", answered ? count(rank, "pid") : "-", counts ? count(rank, "restarts") : "-",
+                    answered ? bytes(rank, "memory_bytes") : "-", answered ? bytes(rank, "memory_peak_bytes") : "-",
+                    answered ? "answers" : number(rank, "silent_s") > 0 ? absl::StrCat("silent for ", age(rank, "silent_s"), ": ", word(rank, "error")) : word(rank, "error")});
   }
-  return absl::StrCat(text, table({{"RANK", true}, {"HOST"}, {"PID", true}, {"MEMORY", true}, {"AT MOST", true}, {"STATE"}}, rows));
+  return absl::StrCat(text, table({{"RANK", true}, {"HOST"}, {"PID", true}, {"RESTARTS", true}, {"MEMORY", true}, {"AT MOST", true}, {"STATE"}}, rows));
 }
 
 // As in a config file, then the plan.

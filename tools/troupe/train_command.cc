@@ -36,6 +36,7 @@ actors::Inspector::Setup inspected(const comm::JobWorld& job_world, const Planne
                                  .output = std::filesystem::absolute(planned.job.job.output).lexically_normal()};
   for (const auto& rank : ranks.jobs()) {
     setup.ranks.push_back(rank->sources());
+    setup.ranks.back().restarts = job_world.place().restarts;
     setup.ranks.back().config = plan::resolved(planned.job);
     setup.ranks.back().plan = plan::describe(planned.plan, planned.cluster);
   }

@@ -32,6 +32,17 @@ std::vector<std::string> names_in(const json& answer, int rank) {
   return names;
 }
 
+TEST_F(InspectTraining, SaysHowOftenEachRankWasStartedAgain) {
+  auto words = endless(2);
+  words.insert(words.begin() + 1, {"--env", "SLURM_RESTART_COUNT=2"});
+  ToolProcess job(words, folder());
+  ASSERT_TRUE(trains(job)) << job.err();
+  for (const auto& rank : json_of({"inspect", "job", "--json"})["ranks"]) EXPECT_EQ(rank["restarts"], 2) << rank;
+  EXPECT_THAT(tool({"inspect", "job"}).out, HasSubstr("RESTARTS"));
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait(std::chrono::seconds(60)).exit_code, 0);
+}
+
 TEST_F(InspectTraining, ShowsTheActorsOfAllRanks) {
   ToolProcess job(endless(2), folder());
   ASSERT_TRUE(trains(job)) << job.err();

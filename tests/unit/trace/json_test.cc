@@ -80,6 +80,7 @@ RankReport full_report() {
                             .running = "forward block 3",
                             .running_ns = 23,
                             .step_busy_ns = 24});
+  report.restarts = 3;
   report.memory_bytes = 5'000'000'000;
   report.memory_peak_bytes = 6'000'000'000;
   report.training = {.step = 11, .steps = 100, .steps_here = 10, .loss = 2.25, .grad_norm = std::nullopt, .validation_loss = 2.5, .validation_step = 9,

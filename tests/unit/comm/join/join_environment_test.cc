@@ -253,6 +253,17 @@ TEST(JoinEnvironment, ARestartHasAnotherSecret) {
   EXPECT_EQ(here->secret, there->secret);
 }
 
+TEST(JoinEnvironment, SaysHowOftenItWasStartedAgain) {
+  const auto restarts = [](const Variables& variables) { return find(variables).value().restarts; };
+  EXPECT_EQ(restarts({}), -1) << "nobody counts";
+  EXPECT_EQ(restarts(kOpenMpi), -1);
+  EXPECT_EQ(restarts(kElastic + Variables{{"TORCHELASTIC_RESTART_COUNT", "0"}}), 0);
+  EXPECT_EQ(restarts(kElastic + Variables{{"TORCHELASTIC_RESTART_COUNT", "2"}}), 2);
+  EXPECT_EQ(restarts(kSlurm + Variables{{"SLURM_RESTART_COUNT", "3"}}), 3);
+  EXPECT_EQ(restarts(kElastic + Variables{{"TORCHELASTIC_RESTART_COUNT", "2"}, {"SLURM_RESTART_COUNT", "1"}}), 3) << "each of the two did";
+  EXPECT_EQ(restarts(kSlurm + Variables{{"SLURM_RESTART_COUNT", "often"}}), -1);
+}
+
 TEST(JoinEnvironment, SaysWhereItHasGuessedTheStoresHost) {
   const auto guess = [](const Variables& variables) { return find(variables).value().store_guess; };
   EXPECT_NE(guess(kOpenMpi).find("OMPI_MCA_orte_hnp_uri"), std::string::npos);
