@@ -145,7 +145,7 @@ caf::resumable::resume_result Host::resume(caf::execution_unit* unit, std::size_
   std::size_t handled = 0;
   Turn turn{{this, handled, messages_most}, pause};
   while (handled < messages_most) {
-    if (pause.holds_back()) {
+    while (pause.holds_back()) {
       probe.doubt_the_time();
       if (pause.park(handled > 0 ? probe.ticks().now() : 0)) return resume_result::awaiting_message;
     }

@@ -1,8 +1,9 @@
 // Whether an actor is paused: a word that those outside write and the actor obeys between two messages. A paused actor takes no message;
 // what is sent to it stays in its mailbox, in order.
 //
-// It is paused once it has heeded that: a turn, in which an actor takes messages, is marked in the same word, so whoever pauses it sees whether one
-// may still be taken. The turn ends at the next message, unless its handler never returns.
+// It is paused once it has heeded that: turns, in which an actor takes messages, are marked, so whoever pauses it sees whether one may still be
+// taken. The turn ends at the next message, unless its handler never returns. An actor marks them all the time and is paused seldom, so the
+// fence between the two words is who pauses' (runtime/base/fence.h).
 //
 // The actor parks when it is scheduled and may take nothing: it lets go of its thread with its mailbox as it is, and only who makes it go
 // on schedules it again. So a paused actor costs nothing, and nothing is moved.
@@ -16,6 +17,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "runtime/base/fence.h"
 #include "runtime/trace/ticks.h"
 
 namespace troupe::trace {
@@ -32,10 +34,12 @@ class alignas(64) Pause {
     bool wakes = false;    // who made the change schedules the actor
   };
   Change pause(std::uint64_t now) {
-    return change([now](std::uint64_t word) { return word & (kPaused | kEnded) ? word : at(now) | (word & kTurn) | kPaused; });
+    const Change made = change([now](std::uint64_t word) { return word & (kPaused | kEnded) ? word : at(now) | kPaused; });
+    settle();
+    return made;
   }
   Change go_on() {
-    return change([](std::uint64_t word) { return word & (kEnded | kTurn); });
+    return change([](std::uint64_t word) { return word & kEnded; });
   }
   // One message more, now or when it comes.
   Change step() {
@@ -43,13 +47,16 @@ class alignas(64) Pause {
   }
   // The actor is to end: it goes on, and is never paused again.
   Change end() {
-    return change([](std::uint64_t word) { return kEnded | (word & kTurn); });
+    return change([](std::uint64_t) { return kEnded; });
   }
 
   // --- the actor ---
-  // Around its turns. After begin_turn() it asks holds_back() before it takes anything.
-  void begin_turn() { word_.fetch_or(kTurn, std::memory_order_acq_rel); }
-  void end_turn() { word_.fetch_and(~kTurn, std::memory_order_acq_rel); }
+  // Around its turns. After begin_turn(), and after a park() that has failed, it asks holds_back() before it takes anything.
+  void begin_turn() {
+    in_turn_.store(true, std::memory_order_relaxed);
+    light_fence();
+  }
+  void end_turn() { in_turn_.store(false, std::memory_order_release); }
   bool holds_back() const {
     const std::uint64_t word = word_.load(std::memory_order_acquire);
     return word & kPaused && steps(word) == 0;
@@ -62,11 +69,13 @@ class alignas(64) Pause {
   }
   // True: it is held back, its turn has ended, and from now on another thread may run it. `since`: 0, or the time from which it is to be seen as paused.
   bool park(std::uint64_t since) {
+    end_turn();
     std::uint64_t word = word_.load(std::memory_order_relaxed);
     while (word & kPaused && steps(word) == 0) {
-      const std::uint64_t parked = ((since != 0 ? at(since) | (word & kLow) : word) & ~kTurn) | kParked;
+      const std::uint64_t parked = (since != 0 ? at(since) | (word & kLow) : word) | kParked;
       if (word_.compare_exchange_weak(word, parked, std::memory_order_acq_rel)) return true;
     }
+    begin_turn();
     return false;
   }
 
@@ -79,14 +88,14 @@ class alignas(64) Pause {
   };
   Seen seen() const {
     const std::uint64_t word = word_.load(std::memory_order_acquire);
-    const bool told = word & kPaused, in_turn = word & kTurn;
+    const bool told = word & kPaused, in_turn = (word & kSettled) == 0 || in_turn_.load(std::memory_order_acquire);
     return {.paused = told && !in_turn, .is_to_pause = told && in_turn && steps(word) == 0, .steps = steps(word), .since = word >> kLowBits};
   }
 
  private:
   static constexpr int kLowBits = 64 - Ticks::kBits;
   static constexpr std::uint64_t kLow = (1u << kLowBits) - 1;
-  static constexpr std::uint64_t kPaused = 1, kParked = 2, kEnded = 4, kTurn = 8, kStep = 16;
+  static constexpr std::uint64_t kPaused = 1, kParked = 2, kEnded = 4, kSettled = 8, kStep = 16;
   static_assert(kStepsMost * kStep < kLow);
   static std::uint64_t at(std::uint64_t ticks) { return (ticks & Ticks::kMask) << kLowBits; }
   static int steps(std::uint64_t word) { return static_cast<int>((word & kLow) / kStep); }
@@ -100,7 +109,17 @@ class alignas(64) Pause {
     return {.was_paused = (word & kPaused) != 0, .had_ended = (word & kEnded) != 0, .same = next == word, .wakes = (word & kParked) > (next & kParked)};
   }
 
+  // From now on an actor that is in a turn is seen to be, or sees that it is paused.
+  void settle() {
+    std::uint64_t word = word_.load(std::memory_order_relaxed);
+    while ((word & kPaused) != 0 && (word & kSettled) == 0) {
+      heavy_fence();
+      word_.compare_exchange_weak(word, word | kSettled, std::memory_order_acq_rel);
+    }
+  }
+
   std::atomic<std::uint64_t> word_{0};
+  std::atomic<bool> in_turn_{false};
 };
 
 }  // namespace troupe::trace

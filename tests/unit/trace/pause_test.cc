@@ -141,9 +141,8 @@ TEST(PauseTest, WhoIsSeenAsPausedTakesNothing) {
         pause.begin_turn();
         bool parked = false;
         for (int i = 0; i < 3 && !parked; ++i) {
-          if (pause.holds_back() && pause.park(1)) {
-            parked = true;
-          } else {
+          while (pause.holds_back() && !parked) parked = pause.park(1);
+          if (!parked) {
             takes = true;
             ++taken;
             takes = false;
