@@ -46,7 +46,7 @@ class Probe {
   static constexpr std::uint64_t kStamps = 64;
   static constexpr std::uint64_t kEvents = 256;
   static constexpr int kDeadKinds = 24;
-  static constexpr std::uint64_t kLooksApart = 16;  // of quick messages: what senders write is read once in so many
+  static constexpr std::uint64_t kLooksApart = 16;  // of messages of a quick kind: their senders' line is read once in so many
   static constexpr std::uint64_t kNotKnown = TurnClock::kNotKnown;
   static constexpr std::uint32_t kMaxType = (1u << 12) - 2;
 
@@ -79,7 +79,7 @@ class Probe {
     if (sent_at != kNotKnown) count(in_mailbox_, now > sent_at ? now - sent_at : 0);  // other cores' counters may be a little ahead
     handling_.store(pack(now, type + 1), std::memory_order_relaxed);
     const std::uint64_t handled = handled_.load(std::memory_order_relaxed);
-    if (clock_.is_read() || handled % kLooksApart == 0) look_at_depth(handled);
+    if (!clock_.is_of_quick_kind() || handled % kLooksApart == 0) look_at_depth(handled);
     return now;
   }
   void end_handling(std::uint32_t type, int slot, std::uint64_t begun, std::uint64_t origin = 0) {

@@ -41,8 +41,8 @@ class TurnClock {
     last_ = habit.last;
     const std::uint64_t ended = std::max(before.ended, ended_);
     const bool lay_there = sent_at == before.begun || (sent_at != kNotKnown && sent_at + quick_ <= ended);
-    is_read_ = !counts_ || !lay_there || doubts_ || (is_timed_ && !before.is_timed);
-    begun_ = is_read_ ? ticks.now() : ended;
+    const bool is_known = counts_ && lay_there && !doubts_ && (before.is_timed || !is_timed_);
+    begun_ = is_known ? ended : ticks.now();
     in_handler_ = true;
     doubts_ = false;
     return begun_;
@@ -58,9 +58,9 @@ class TurnClock {
   void doubt() { doubts_ = true; }
   // Of a message that the actor sends, in a handler or not.
   std::uint64_t now(const Ticks& ticks) const { return in_handler_ && is_quick_ ? begun_ : ticks.now(); }
-  // The time of the last begin was.
-  bool is_read() const { return is_read_; }
   bool is_timed() const { return is_timed_; }
+  // Of the kind of the handler that began last.
+  bool is_of_quick_kind() const { return is_quick_; }
   bool is_quick(std::uint64_t ticks) const { return ticks < quick_; }
 
  private:
@@ -72,7 +72,7 @@ class TurnClock {
   static inline constinit thread_local LastHandler last_handler{kNotKnown - 1, 0, true};
 
   std::uint64_t begun_ = 0, ended_ = 0, quick_ = 0, last_ = 0;
-  bool counts_ = false, is_quick_ = false, is_timed_ = true, is_read_ = true, in_handler_ = false, doubts_ = true;
+  bool counts_ = false, is_quick_ = false, is_timed_ = true, in_handler_ = false, doubts_ = true;
 };
 
 }  // namespace troupe::trace

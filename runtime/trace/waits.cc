@@ -273,8 +273,8 @@ class Builder {
     if (rows.empty() && !actor.from.empty()) {
       wait(from, node_of(at_rank, actor.from, Towards::kSender), absl::StrCat("collective ", actor.detail));  // has yet to begin it
     } else if (rows.empty() && !actor.detail.empty()) {
-      const auto named = actor_named(at_rank, actor.detail, Towards::kSender);
-      wait(from, named ? *named : unknown(at_rank, actor.detail), absl::StrCat("collective ", actor.detail));
+      // Else it is one that had ended, or had not begun, when the rank looked at its operations.
+      if (const auto named = actor_named(at_rank, actor.detail, Towards::kSender)) wait(from, *named, absl::StrCat("collective ", actor.detail));
     }
   }
   void wait(int from, int to, const std::string& why) {

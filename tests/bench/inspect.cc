@@ -28,6 +28,8 @@ namespace {
 using Rows = std::vector<BenchRow>;
 namespace fs = std::filesystem;
 
+constexpr int kMessagePairs = 5;  // as many times more than of the other rows: one takes a tenth of a second, and which core an actor runs on is chance
+
 // The programs, found and there.
 struct Programs {
   std::string with, without, deadlock;
@@ -76,7 +78,7 @@ Status measure_messages(const InspectOptions& options, const Programs& programs,
     const Measure on = [&] { return number_from(with, name); }, off = [&] { return number_from(without, name); };
     TROUPE_RETURN_IF_ERROR(on().status());  // pages, allocator, the clock's calibration
     TROUPE_RETURN_IF_ERROR(off().status());
-    TROUPE_ASSIGN_OR_RETURN(const auto pairs, in_turns(options.pairs, on, off));
+    TROUPE_ASSIGN_OR_RETURN(const auto pairs, in_turns(kMessagePairs * options.pairs, on, off));
     add_ratio(rows, absl::StrCat("inspect.messages.", name), 0.90, pairs,
               absl::StrCat("messages/s of ping-pong of two actors on two workers, ", name == "one" ? 1 : kManyBalls,
                            " in flight: this build over one without probes; median of runs in turns; peer: without, messages/s"));
