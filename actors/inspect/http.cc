@@ -1,7 +1,5 @@
 #include "actors/inspect/http.h"
 
-// An answer of megabytes comes in 64 pieces, not in a thousand.
-#define CPPHTTPLIB_RECV_BUFSIZ size_t(65536)
 #include <httplib.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -266,6 +266,13 @@ StatusOr<int> Inspector::rank_of(const std::string& actor, std::chrono::nanoseco
   return std::ranges::find_if(replies, has_it)->rank;
 }
 
+namespace {
+
+// Else it is the question or the answer that does not pass.
+bool is_silence(const Status& status) { return status.code() == absl::StatusCode::kDeadlineExceeded || status.code() == absl::StatusCode::kUnavailable; }
+
+}  // namespace
+
 std::vector<RankReply> Inspector::ask(Question question, const std::vector<int>& only, std::chrono::nanoseconds patience) {
   const auto is_asked = [&](int rank) { return only.empty() || std::ranges::find(only, rank) != only.end(); };
   const auto reply_of = [](int rank, StatusOr<std::string> answer) {
@@ -286,6 +293,11 @@ std::vector<RankReply> Inspector::ask(Question question, const std::vector<int>&
     if (reply.status.ok()) {
       silences_.answered(rank);
       if (is_asked(rank)) replies.push_back(reply_of(rank, answer_from_text(reply.text)));
+      continue;
+    }
+    if (!is_silence(reply.status)) {
+      silences_.answered(rank);
+      if (is_asked(rank)) replies.push_back({.rank = rank, .status = reply.status});
       continue;
     }
     const auto silence = silences_.left_open(rank, reply.status, asked_ns);

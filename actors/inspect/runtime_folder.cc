@@ -198,12 +198,12 @@ std::vector<JobCard> running_cards(const std::string& folder) {
     if (entry.path().extension() != kCard) continue;
     if (is_left_over(entry.path())) {
       const FolderLock lock(folder);
-      if (!is_left_over(entry.path())) continue;  // meanwhile it has a new life, or somebody else has removed it
-      for (const char* beside : {kSocket, kToken}) fs::remove(fs::path(entry.path()).replace_extension(beside), error);
-      fs::remove(entry.path(), error);
-    } else if (JobCard card; read_card(entry.path(), card)) {
-      cards.push_back(std::move(card));
+      if (is_left_over(entry.path())) {  // else it has a new life meanwhile, or somebody has removed it
+        for (const char* beside : {kSocket, kToken}) fs::remove(fs::path(entry.path()).replace_extension(beside), error);
+        fs::remove(entry.path(), error);
+      }
     }
+    if (JobCard card; read_card(entry.path(), card)) cards.push_back(std::move(card));
   }
   std::map<std::string, double> started;  // a job, with the first of its processes
   for (const auto& card : cards) {

@@ -4,9 +4,17 @@
 
 namespace troupe::actors {
 
+// Nobody has asked for longer than kForgotten_ns: whether it was silent meanwhile is not known.
+Silences::Known& Silences::known_at(int rank, std::int64_t now_ns) {
+  Known& known = silent_.try_emplace(rank, Known{.since_ns = now_ns, .last_ns = now_ns}).first->second;
+  if (known.cause.ok() && now_ns - known.last_ns > kForgotten_ns) known.since_ns = now_ns;
+  known.last_ns = std::max(known.last_ns, now_ns);
+  return known;
+}
+
 void Silences::lost(int rank, const Status& cause, std::int64_t now_ns) {
   const std::lock_guard lock(mutex_);
-  Known& known = silent_.try_emplace(rank, Known{.since_ns = now_ns}).first->second;
+  Known& known = known_at(rank, now_ns);
   if (known.cause.ok()) known.cause = cause;
 }
 
@@ -19,8 +27,8 @@ void Silences::answered(int rank) {
 
 Silences::Silence Silences::left_open(int rank, const Status& why, std::int64_t asked_ns) {
   const std::lock_guard lock(mutex_);
-  Known& known = silent_.try_emplace(rank, Known{.since_ns = asked_ns}).first->second;
-  known.since_ns = std::min(known.since_ns, asked_ns);  // of two that ask at once
+  Known& known = known_at(rank, asked_ns);
+  known.since_ns = std::min(known.since_ns, asked_ns);  // it may have been lost between the question and now
   return {.why = known.cause.ok() ? why : known.cause, .since_ns = known.since_ns};
 }
 

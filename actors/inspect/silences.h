@@ -1,7 +1,7 @@
 // Which ranks do not answer, since when, and why, as far as one of them knows it.
 //
 // Nobody asks while nobody looks: the silence of a rank begins when it was lost (its peers, or the launcher, saw it go), or else with the first
-// question that it left open, until it answers one. Threads: any. Units: times of one steady clock. Invariants: Silences.* in silences_test.cc.
+// question that it left open, until it answers one, or nobody has asked for kForgotten_ns. Threads: any. Units: times of one steady clock. Invariants: Silences.* in silences_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@ namespace troupe::actors {
 
 class Silences {
  public:
+  static constexpr std::int64_t kForgotten_ns = 60'000'000'000;
   struct Silence {
     Status why;
     std::int64_t since_ns = 0;
@@ -26,8 +27,10 @@ class Silences {
  private:
   struct Known {
     std::int64_t since_ns = 0;
-    Status cause{};  // not ok: it was lost
+    std::int64_t last_ns = 0;  // that it was found silent
+    Status cause{};            // not ok: it was lost
   };
+  Known& known_at(int rank, std::int64_t now_ns);
   std::mutex mutex_;
   std::map<int, Known> silent_;
 };

@@ -158,9 +158,10 @@ MaybeSaid said_by_torchrun(const Variables& variables) {
   return Said{kTorchrun, place};
 }
 
-// By all launchers around this process that count that: torchrun begins from 0 when Slurm has started it again.
+// By all launchers around this process that count that: torchrun begins from 0 when Slurm has started it again, and Slurm says nothing before it has.
 int restarts_said(const Variables& variables) {
-  int restarts = -1;
+  const bool is_slurms_first = !variables.text("SLURM_JOB_ID").empty() && variables.text("SLURM_RESTART_COUNT").empty();
+  int restarts = is_slurms_first ? 0 : -1;
   for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
     if (const auto count = variables.number(name, 0, 1'000'000); count.ok()) restarts = std::max(0, restarts) + *count;
   }

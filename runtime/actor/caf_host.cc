@@ -87,7 +87,7 @@ void post_parcel(Cell& to, const Parcel& parcel, Lane lane, const Actor* from) {
   const Host* sender = from != nullptr && from->cell_->core == to.core ? from->cell_->host : nullptr;
   if (sender != nullptr) {
     element->sender = from->probe().id();
-    element->sent_at = from->probe().now();
+    element->sent = from->probe().now();
   }
   to.host->enqueue(std::move(owned), sender != nullptr ? sender->running_on() : nullptr);
 }
@@ -113,7 +113,7 @@ void Host::enqueue(caf::mailbox_element_ptr element, caf::execution_unit* unit) 
     ours.probe = cell_.probe.get();
     ours.stage =
         cell_.ended.load(std::memory_order_relaxed) ? Element::Stage::kAfterEnd : Element::Stage::kInMailbox;
-    ours.sent_at = cell_.probe->sent(ours.type().index, ours.sent_at);
+    ours.sent = cell_.probe->sent(ours.type().index, ours.sent);
     hand_over(&ours);
   }
   caf::event_based_actor::enqueue(std::move(element), unit);
@@ -199,12 +199,13 @@ caf::invoke_message_result Host::consume(caf::mailbox_element& element) {
     ours.stage = Element::Stage::kTaken;
     probe.pause.take();
     if (const Entry* entry = actor.entry_of(type.index)) {
-      const std::uint64_t begun = probe.begin_handling(type.index, entry->slot, ours.sent_at);
+      const std::uint64_t begun = probe.begin_handling(type.index, entry->slot, ours.sent);
       if (type.arrive != nullptr) type.arrive(actor, ours.payload());
       guarded(type.name, [&] { entry->method.invoke(actor, entry->method, ours.payload()); });
-      probe.end_handling(type.index, entry->slot, begun, trace::Probe::origin(ours.sent_at, ours.sender));
+      probe.end_handling(type.index, entry->slot, begun, trace::Probe::origin(ours.sent.at, ours.sender));
     } else {
       probe.end_without_handler(type.index);
+      probe.doubt_the_time();
       end(Status(absl::StatusCode::kInternal,
                  absl::StrCat("got message '", std::string(type.name), "' and has no handler for it")),
           {});
@@ -236,6 +237,7 @@ bool Host::cleanup(caf::error&& reason, caf::execution_unit* unit) {
   cell_.probe->pause.end();
   const bool result =
       caf::event_based_actor::cleanup(std::move(reason), unit);  // closes the mailbox, drops what is in it
+  cell_.probe->doubt_the_time();
   SystemCore& core = *cell_.core;
   core.probes.bury(*cell_.probe, cell_.cause.ToString(absl::StatusToStringMode::kWithNoExtraData), cell_.chain);
   if (cell_.actor == core.supervisor) {

@@ -39,7 +39,7 @@ class Element final : public caf::mailbox_element {
   trace::Probe* probe = nullptr;  // of the receiver, once it is on its way
   std::uint32_t sender = 0;       // its probe's id, of the same System
   Stage stage = Stage::kNew;
-  std::uint64_t sent_at = trace::Probe::kNotKnown;  // on the probe's time, once it is in the mailbox
+  trace::Probe::Sent sent;        // on the probe's time, once it is in the mailbox
 
   caf::type_erased_tuple& content() override;
   const caf::type_erased_tuple& content() const override;

@@ -48,18 +48,19 @@ class Probe {
   static constexpr int kDeadKinds = 24;
   static constexpr std::uint64_t kLooksApart = 16;  // of messages of a quick kind: their senders' line is read once in so many
   static constexpr std::uint64_t kNotKnown = TurnClock::kNotKnown;
+  using Sent = TurnClock::Sent;
   static constexpr std::uint32_t kMaxType = (1u << 12) - 2;
 
   Probe(std::string name, Ticks ticks);
 
   // --- written by senders ---
-  // `at`: when, as now() of the sender gives it; kNotKnown: now. Gives the time, for begin_handling.
-  std::uint64_t sent(std::uint32_t type, std::uint64_t at = kNotKnown) {
-    if constexpr (!kProbes) return kNotKnown;
+  // `when`: as now() of the sender gives it; at kNotKnown: now. Gives the time, for begin_handling.
+  Sent sent(std::uint32_t type, Sent when = {}) {
+    if constexpr (!kProbes) return {};
     const std::uint64_t number = sent_.fetch_add(1, std::memory_order_relaxed);
-    if (at == kNotKnown) at = ticks_.now();
-    stamps_[number % kStamps].store(pack(at, type + 1), std::memory_order_relaxed);
-    return at;
+    if (when.at == kNotKnown) when = {.at = ticks_.now()};
+    stamps_[number % kStamps].store(pack(when.at, type + 1), std::memory_order_relaxed);
+    return when;
   }
   // What end_handling is told of a message's origin: when it was sent (as sent() gave it), and its sender's id; 0 where that is not known.
   static std::uint64_t origin(std::uint64_t sent_at, std::uint32_t sender) { return sender == 0 || sent_at == kNotKnown ? 0 : pack(sent_at, sender); }
@@ -70,16 +71,16 @@ class Probe {
   int add_type(std::uint32_t type);
   // Around a handler, whose times are as turn_clock.h says. `slot` is from add_type. `sent_at`: what sent() gave for this message, which carries it: so
   // its time in the mailbox is its own, however deep that is and whatever overtook it. kNotKnown: it is not counted.
-  std::uint64_t begin_handling(std::uint32_t type, int slot, std::uint64_t sent_at = kNotKnown) {
+  std::uint64_t begin_handling(std::uint32_t type, int slot, const Sent& sent = {}) {
     if constexpr (!kProbes) return 0;
     const auto& counts = types_[static_cast<std::size_t>(slot)];
     const std::uint64_t now = clock_.begin(
-        ticks_, sent_at,
+        ticks_, sent,
         {.handled = counts.handled.load(std::memory_order_relaxed), .ticks = counts.ticks.load(std::memory_order_relaxed), .last = counts.last_ticks});
-    if (sent_at != kNotKnown) count(in_mailbox_, now > sent_at ? now - sent_at : 0);  // other cores' counters may be a little ahead
+    if (sent.at != kNotKnown) count(in_mailbox_, now > sent.at ? now - sent.at : 0);  // other cores' counters may be a little ahead
     handling_.store(pack(now, type + 1), std::memory_order_relaxed);
     const std::uint64_t handled = handled_.load(std::memory_order_relaxed);
-    if (!clock_.is_of_quick_kind() || handled % kLooksApart == 0) look_at_depth(handled);
+    if (!clock_.is_of_quick_kind() || handled % kLooksApart == 0) look_at_depth(handled, 1);
     return now;
   }
   void end_handling(std::uint32_t type, int slot, std::uint64_t begun, std::uint64_t origin = 0) {
@@ -91,11 +92,9 @@ class Probe {
     bump(counts.ticks, spent);
     bump(handled_, 1);
     count(in_handler_, spent);
-    const std::uint64_t handled = handled_.load(std::memory_order_relaxed);
-    if (!clock_.is_quick(spent)) look_at_depth(handled);
-    const std::uint64_t depth = sent_seen_ > handled ? sent_seen_ - handled : 0;
+    if (!clock_.is_quick(spent)) look_at_depth(handled_.load(std::memory_order_relaxed), 0);
     write_event(EventKind::kHandled, begun, type,
-                (depth < 0xffff ? depth : 0xffff) << 32 | (spent < 0xffffffffu ? spent : 0xffffffffu), origin);
+                (behind_ < 0xffff ? behind_ : 0xffff) << 32 | (spent < 0xffffffffu ? spent : 0xffffffffu), origin);
     handling_.store(0, std::memory_order_relaxed);
   }
   // A message that had no handler: neither handled nor waiting any more.
@@ -106,8 +105,8 @@ class Probe {
   void set_state(State state, Name detail = {}, std::int64_t number = -1, Name from = {});
   void mark(Name what, std::int64_t number = -1);
   // When what it sends is sent, for the receiver's sent().
-  std::uint64_t now() const {
-    if constexpr (!kProbes) return kNotKnown;
+  Sent now() const {
+    if constexpr (!kProbes) return {};
     return clock_.now(ticks_);
   }
   // It did something else than to handle messages since the last one, or nothing.
@@ -177,10 +176,11 @@ class Probe {
   static void bump(std::atomic<T>& counter, std::type_identity_t<T> by) {
     counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_release);
   }
-  // Takes the senders' line from them.
-  void look_at_depth(std::uint64_t handled) {
-    sent_seen_ = sent_.load(std::memory_order_relaxed);
-    const auto depth = static_cast<std::int64_t>(sent_seen_ - handled - dead_.load(std::memory_order_relaxed));
+  // Takes the senders' line from them. `in_hand`: 1 while a message is, which counts until it is handled.
+  void look_at_depth(std::uint64_t handled, std::uint64_t in_hand) {
+    const std::uint64_t sent = sent_.load(std::memory_order_relaxed);
+    behind_ = sent > handled + in_hand ? sent - handled - in_hand : 0;
+    const auto depth = static_cast<std::int64_t>(sent - handled - dead_.load(std::memory_order_relaxed));
     if (depth > depth_max_.load(std::memory_order_relaxed)) [[unlikely]] depth_max_.store(depth, std::memory_order_relaxed);
   }
   void count(TimeCounts& times, std::uint64_t ticks) { bump(times[static_cast<std::size_t>(ticks_.bucket(ticks))], 1); }
@@ -204,7 +204,7 @@ class Probe {
   std::array<std::atomic<std::uint64_t>, kStamps> stamps_{};
 
   alignas(64) TurnClock clock_;  // the actor's lines
-  std::uint64_t sent_seen_ = 0;        // at the last look
+  std::uint64_t behind_ = 0;     // messages behind the one in hand, at the last look
   std::atomic<std::uint64_t> handled_{0};
   std::atomic<std::uint64_t> handling_{0};             // packed start and type + 1; 0 outside handlers
   std::atomic<std::int64_t> depth_max_{0};

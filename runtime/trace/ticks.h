@@ -1,5 +1,4 @@
-// The probes' time: ticks of the processor's counter, cheap enough to read twice a message (steady_clock is
-// not).
+// The probes' time: ticks of the processor's counter, three times as cheap to read as steady_clock.
 //
 // Where the counter is not known to be constant and common to all cores, and in the deterministic world,
 // ticks are the nanoseconds of a Clock. Threads: any. Limits: ticks are kept in 52 bits of a word, so an age

@@ -2,12 +2,14 @@
 // that a probe does for a message.
 //
 // A handler begins where the one before it on this thread, or of this actor, has ended, if its message lay in the mailbox by then: in between the
-// thread only took it out. Handlers of a kind that takes less than kQuick_ns on average are timed one in kTimedApart; the others have taken as
-// long as the last that was, and what any of them sends is sent when it began. All else is read. With a Clock instead of the counter everything is.
+// thread only freed that one's message and took out this one. Handlers of a kind that takes less than kQuick_ns, on average and the last time that
+// it was timed, are timed one in kTimedApart, by chance; the others have taken as long as that last one, and what any of them sends is sent when it
+// began. All else is read. With a Clock instead of the counter everything is.
 //
-// Threads: the actor's own context. Errors: where a handler is as quick as usual, of a time at most kTimedApart x kQuick_ns; one that takes
+// Threads: the actor's own context. Errors: where handlers are as quick as usual, of a time at most kTimedApart x kQuick_ns; one that takes
 // long against its habit is seen while it runs (it began then at the latest), and has its true time if it is one of the timed. Invariants: a
-// message that waited for a thread to wake has waited (TurnClockTest.ReadsTheClockAfterIdleness); TurnClockTest.TimesOneInEightOfTheQuick.
+// message that waited for a thread to wake has waited (TurnClockTest.ReadsTheClockAfterIdleness), however late the quick one that sent it did
+// (TurnClockTest.DoesNotTrustAGuessOfAnotherThread); TurnClockTest.TimesOneInEightOfTheQuick.
 #pragma once
 
 #include <algorithm>
@@ -24,25 +26,33 @@ class TurnClock {
   static constexpr std::uint64_t kTimedFirst = 64;  // of a kind, whatever they take
   static constexpr std::uint64_t kNotKnown = ~std::uint64_t{0};
 
+  // When a message was sent. `guessed_on`: that is when its sender's handler began, on that thread; null: it was read.
+  struct Sent {
+    std::uint64_t at = kNotKnown;
+    const void* guessed_on = nullptr;
+  };
   // Of handlers of one kind, up to now.
   struct Habit {
     std::uint64_t handled = 0, ticks = 0;
     std::uint64_t last = 0;  // ticks of the last that was timed
   };
+  // Of handlers of a quick kind: no period of theirs goes along with it.
+  static constexpr bool is_chosen(std::uint64_t handled) { return (handled * 0x9E3779B97F4A7C15u >> 40) % kTimedApart == 0; }
 
   void start(const Ticks& ticks) {
     quick_ = ticks.in_ticks(kQuick_ns);
     counts_ = ticks.counts();
   }
-  std::uint64_t begin(const Ticks& ticks, std::uint64_t sent_at, const Habit& habit) {
+  std::uint64_t begin(const Ticks& ticks, const Sent& sent, const Habit& habit) {
     const LastHandler& before = last_handler;
-    is_quick_ = counts_ && habit.handled >= kTimedFirst && habit.ticks < habit.handled * quick_;
-    is_timed_ = !is_quick_ || habit.handled % kTimedApart == 0;
+    is_quick_ = counts_ && habit.handled >= kTimedFirst && habit.ticks < habit.handled * quick_ && habit.last < quick_;
+    is_timed_ = !is_quick_ || is_chosen(habit.handled);
     last_ = habit.last;
     const std::uint64_t ended = std::max(before.ended, ended_);
-    const bool lay_there = sent_at == before.begun || (sent_at != kNotKnown && sent_at + quick_ <= ended);
-    const bool is_known = counts_ && lay_there && !doubts_ && (before.is_timed || !is_timed_);
+    const bool lay_there = sent.guessed_on != nullptr ? sent.guessed_on == &before : sent.at != kNotKnown && sent.at + quick_ <= ended;
+    const bool is_known = counts_ && lay_there && !doubts_ && before.untimed < (is_timed_ ? 1 : kTimedApart);
     begun_ = is_known ? ended : ticks.now();
+    begun_by_reading_ = !is_known;
     in_handler_ = true;
     doubts_ = false;
     return begun_;
@@ -51,13 +61,21 @@ class TurnClock {
   std::uint64_t end(const Ticks& ticks) {
     in_handler_ = false;
     if (is_timed_) ended_ = ticks.now();
-    if (counts_) last_handler = {begun_, std::max(begun_, ended_), is_timed_};
+    if (counts_) {
+      const std::uint64_t untimed = is_timed_ ? 0 : begun_by_reading_ ? 1 : last_handler.untimed + 1;
+      last_handler = {std::max(begun_, ended_), untimed};
+    }
     return is_timed_ ? ended_ - begun_ : std::min(last_, quick_);
   }
-  // Something else went on since the last handler.
-  void doubt() { doubts_ = true; }
+  // Something else went on since the last handler, on this thread or with this actor.
+  void doubt() {
+    doubts_ = true;
+    last_handler.untimed = kTimedApart;
+  }
   // Of a message that the actor sends, in a handler or not.
-  std::uint64_t now(const Ticks& ticks) const { return in_handler_ && is_quick_ ? begun_ : ticks.now(); }
+  Sent now(const Ticks& ticks) const {
+    return in_handler_ && is_quick_ ? Sent{.at = begun_, .guessed_on = &last_handler} : Sent{.at = ticks.now()};
+  }
   bool is_timed() const { return is_timed_; }
   // Of the kind of the handler that began last.
   bool is_of_quick_kind() const { return is_quick_; }
@@ -66,13 +84,13 @@ class TurnClock {
  private:
   // Of any actor, on this thread. By the counter only: clocks of deterministic worlds are not each other's.
   struct LastHandler {
-    std::uint64_t begun, ended;
-    bool is_timed;
+    std::uint64_t ended;
+    std::uint64_t untimed;  // handlers since the clock was read; kTimedApart: it is not known what was since
   };
-  static inline constinit thread_local LastHandler last_handler{kNotKnown - 1, 0, true};
+  static inline constinit thread_local LastHandler last_handler{0, kTimedApart};
 
   std::uint64_t begun_ = 0, ended_ = 0, quick_ = 0, last_ = 0;
-  bool counts_ = false, is_quick_ = false, is_timed_ = true, in_handler_ = false, doubts_ = true;
+  bool counts_ = false, is_quick_ = false, is_timed_ = true, begun_by_reading_ = true, in_handler_ = false, doubts_ = true;
 };
 
 }  // namespace troupe::trace

@@ -124,9 +124,10 @@ export class GraphView {
       taken.set(key, lane + 1);
       const {d, isLevel, ...middle} = curve(from, to, lane, {...placed, ways});
       const path = svg('path', {d, class: 'edge'});
-      const label = svg('text', {...freePlace(labels, middle, isLevel), class: 'edge-label', 'text-anchor': 'middle'});
+      const isNamed = this.paths.size < kLabelsMost;
+      const label = svg('text', {...(isNamed ? freePlace(labels, middle, isLevel) : middle), class: 'edge-label', 'text-anchor': 'middle'});
       this.lines.append(path);
-      if (this.paths.size < kLabelsMost) names.append(label);
+      if (isNamed) names.append(label);
       this.paths.set(`${key} ${edge.name}`, {path, label});
     }
     this.lines.append(names);

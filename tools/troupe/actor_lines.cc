@@ -57,12 +57,14 @@ class RowReader {
   explicit RowReader(ActorLines& lines) : lines_(lines) {}
 
   bool start_object(std::size_t) {
+    aim_at_nothing();
     if (++depth_ != kRow) return true;
     if (list_ == List::kActors) lines_.actors.emplace_back();
     if (list_ == List::kUnanswered) lines_.unanswered.emplace_back();
     return true;
   }
   bool start_array(std::size_t) {
+    aim_at_nothing();
     if (depth_ == 0) return false;
     if (++depth_ == kRow - 1) list_ = key_ == Fields<ActorLine>::kList ? List::kActors : key_ == Fields<SilentRank>::kList ? List::kUnanswered : List::kOther;
     return true;
@@ -70,8 +72,7 @@ class RowReader {
   bool end_object() { return end(); }
   bool end_array() { return end(); }
   bool key(string_t& key) {
-    number_ = nullptr;
-    text_ = nullptr;
+    aim_at_nothing();
     if (depth_ == 1) key_ = key;
     if (depth_ == kRow && list_ == List::kActors) aim(key, lines_.actors.back());
     if (depth_ == kRow && list_ == List::kUnanswered) aim(key, lines_.unanswered.back());
@@ -94,8 +95,13 @@ class RowReader {
   static constexpr int kRow = 3;
 
   bool end() {
+    aim_at_nothing();
     if (--depth_ == 1) list_ = List::kOther;
     return true;
+  }
+  void aim_at_nothing() {
+    number_ = nullptr;
+    text_ = nullptr;
   }
   template <class Row>
   void aim(std::string_view key, Row& row) {

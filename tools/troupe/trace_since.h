@@ -18,7 +18,7 @@ class TraceSince {
   void saw(int rank, double at_unix_s, double now_s) { seen_[rank] = {.at_unix_s = at_unix_s, .now_s = now_s}; }
 
   // So early that no rank that was seen lately leaves anything out, whatever its clock shows; ranks whose clocks are ahead of the slowest say
-  // again what is known, which does no harm. None: nobody was seen lately.
+  // again what is known, up to all that their rings hold: work for them, and nothing twice in the file. None: nobody was seen lately.
   std::optional<double> unix_s(double now_s) const {
     std::optional<double> since;
     for (const auto& [rank, seen] : seen_) {

@@ -71,7 +71,7 @@ TEST_F(Inspect, MetricsOfAStuckJobAreWhatItsJsonSays) {
   ASSERT_TRUE(wait_until([&] { return json_of({"inspect", "waits", "--json"}).value("cycles", json::array()).size() == 1; }));
   const auto card = jobs().at(0);
   const actors::HttpPlace place{.socket = runtime() + "/" + card["job"].get<std::string>() + ".0.sock"};
-  const auto asked = [&](const std::string& path) { return actors::http_get(place, path, std::chrono::seconds(20)); };
+  const auto asked = [&](const std::string& path) { return actors::http_get(place, path + "?patience_s=10", std::chrono::seconds(20)); };
   const auto answer = [&](const std::string& path) { return json::parse(asked(path).value_or("{}"), nullptr, false); };
   const auto seen = [&] { return expected_of(answer("/v1/job"), answer("/v1/ranks"), answer("/v1/compute")); };
 

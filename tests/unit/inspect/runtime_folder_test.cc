@@ -37,9 +37,8 @@ TEST_F(RuntimeFolder, WhatTheDeadHaveLeftIsRemoved) {
 
 // A rank that is started again has the name of the one before, whose files may be being removed.
 TEST_F(RuntimeFolder, WhoeverLooksLeavesANewLifesFilesAlone) {
-  std::atomic<bool> done{false};
-  std::thread looks([&] {
-    while (!done) running_cards(folder());
+  std::jthread looks([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) running_cards(folder());
   });
   int lost = 0;
   for (int life = 0; life < 1000 && lost == 0; ++life) {
@@ -51,7 +50,7 @@ TEST_F(RuntimeFolder, WhoeverLooksLeavesANewLifesFilesAlone) {
       lost += !token.ok() || *token != token_ || !std::filesystem::exists(file(".json"));
     }
   }
-  done = true;
+  looks.request_stop();
   looks.join();
   EXPECT_EQ(lost, 0);
   EXPECT_TRUE(running_cards(folder()).empty());

@@ -18,6 +18,18 @@ TEST(Silences, BeginWithTheFirstQuestionThatWasLeftOpen) {
   EXPECT_EQ(silences.left_open(1, kNoAnswer, 90).since_ns, 90) << "asked before, heard of later";
 }
 
+// It may have answered for hours, had anybody asked.
+TEST(Silences, AreForgottenWhereNobodyAsks) {
+  Silences silences;
+  silences.left_open(1, kNoAnswer, 100);
+  silences.left_open(1, kNoAnswer, Silences::kForgotten_ns);
+  const std::int64_t late = 2 * Silences::kForgotten_ns;
+  EXPECT_EQ(silences.left_open(1, kNoAnswer, late).since_ns, 100) << "it was found silent meanwhile";
+  EXPECT_EQ(silences.left_open(1, kNoAnswer, 10 * late).since_ns, 10 * late);
+  silences.lost(1, kReset, 20 * late);
+  EXPECT_EQ(silences.left_open(1, kNoAnswer, 40 * late).since_ns, 20 * late) << "of one that is lost it is known";
+}
+
 TEST(Silences, EndWithAnAnswer) {
   Silences silences;
   silences.left_open(1, kNoAnswer, 100);

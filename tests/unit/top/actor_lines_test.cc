@@ -57,6 +57,15 @@ TEST(ActorLines, WhatIsOfAnotherKindIsPassedOver) {
   EXPECT_EQ(lines->actors[0], (tool::ActorLine{.handled = 3}));
 }
 
+// Where there is no row, none is written to: not the one before, which may have moved.
+TEST(ActorLines, ListsAmongTheRowsAreNoRows) {
+  for (const std::string odd : {R"({"actors":[{"depth":1},{},[5],[[6]],7]})", R"({"actors":[{"name":"a"},{},["x"],"y"]})", R"({"actors":[{"depth":{"a":[2]}},[3]]})"}) {
+    const auto lines = actor_lines(odd);
+    ASSERT_TRUE(lines.ok()) << lines.status();
+    EXPECT_EQ(*lines, actor_lines(json::parse(odd))) << odd;
+  }
+}
+
 TEST(ActorLines, NoObjectIsAnError) {
   for (const std::string text : {"", "[]", "7", "\"x\"", "null", "{\"actors\":[{\"name\":\"a\"}", "{} {}"}) {
     EXPECT_THAT(actor_lines(text).status().message(), testing::HasSubstr("no JSON")) << text;

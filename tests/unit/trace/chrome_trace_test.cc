@@ -150,7 +150,7 @@ TEST(RankTrace, HoldsWhatEndedSinceThen) {
   probes.add(stream, "compute");
   const int slot = receiver->add_type(5);
   for (int i = 0; i < 3; ++i) {
-    const std::uint64_t origin = Probe::origin(receiver->sent(5), sender->id());
+    const std::uint64_t origin = Probe::origin(receiver->sent(5).at, sender->id());
     clock.advance(100);
     const std::uint64_t begun = receiver->begin_handling(5, slot);
     stream->begin({.what = "forward", .step = i});

@@ -63,9 +63,9 @@ std::map<std::int64_t, std::int64_t> by_bound_ns(const HistogramRow& times) {
 TEST_F(ProbeTest, CountsTimesInMailboxAndHandler) {
   const int slot = probe.add_type(3);
   const auto handled_after = [&](std::int64_t waits_ns, std::int64_t takes_ns) {
-    const std::uint64_t sent_at = probe.sent(3);
+    const Probe::Sent sent = probe.sent(3);
     clock.advance(waits_ns);
-    const std::uint64_t begun = probe.begin_handling(3, slot, sent_at);
+    const std::uint64_t begun = probe.begin_handling(3, slot, sent);
     clock.advance(takes_ns);
     probe.end_handling(3, slot, begun);
   };
@@ -86,18 +86,18 @@ TEST_F(ProbeTest, CountsTimesInMailboxAndHandler) {
 TEST_F(ProbeTest, CountsTheTimeOfEveryMessageOfADeepMailbox) {
   const int slot = probe.add_type(3);
   clock.advance(1);
-  std::vector<std::uint64_t> sent_at;
+  std::vector<Probe::Sent> sent;
   for (std::uint64_t i = 0; i < 4 * Probe::kStamps; ++i) {
-    sent_at.push_back(probe.sent(3));
+    sent.push_back(probe.sent(3));
     clock.advance(1'000);
   }
   std::map<std::int64_t, std::int64_t> expected;
-  for (const std::uint64_t at : sent_at) {
-    const std::int64_t waited_ns = clock.now_ns() - static_cast<std::int64_t>(at);
+  for (const auto& its : sent) {
+    const std::int64_t waited_ns = clock.now_ns() - static_cast<std::int64_t>(its.at);
     std::int64_t bound_ns = 250;
     while (bound_ns < waited_ns) bound_ns *= 2;
     ++expected[bound_ns];
-    probe.end_handling(3, slot, probe.begin_handling(3, slot, at));
+    probe.end_handling(3, slot, probe.begin_handling(3, slot, its));
   }
   EXPECT_EQ(by_bound_ns(probe.row(texts()).in_mailbox), expected);
 }

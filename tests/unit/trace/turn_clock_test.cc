@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "runtime/base/clock.h"
 
 namespace troupe::trace {
@@ -22,6 +24,19 @@ class TurnClockTest : public testing::Test {
     return ticks.now();
   }
   TurnClock::Habit quick_habit(std::uint64_t handled, std::uint64_t last = 100) const { return {.handled = handled, .ticks = handled * (quick / 4), .last = last}; }
+  // Of a quick kind, the first from `from` on that is timed, or is not.
+  static std::uint64_t chosen(bool is_chosen, std::uint64_t from = 2 * TurnClock::kTimedFirst) {
+    while (TurnClock::is_chosen(from) != is_chosen) ++from;
+    return from;
+  }
+  static TurnClock::Sent read_at(std::uint64_t at) { return {.at = at}; }
+  // Of an actor on this thread, which so has ended at a time that was read.
+  std::uint64_t another_one() {
+    TurnClock other;
+    other.start(ticks);
+    const std::uint64_t begun = other.begin(ticks, {}, {});
+    return begun + other.end(ticks);
+  }
 
   const Ticks ticks;
   TurnClock turns;
@@ -29,79 +44,129 @@ class TurnClockTest : public testing::Test {
 };
 
 TEST_F(TurnClockTest, BeginsWhereTheOneBeforeEnded) {
-  const std::uint64_t sent_at = ticks.now();
-  const std::uint64_t begun = turns.begin(ticks, sent_at, {});
+  turns.begin(ticks, {}, {});
+  turns.end(ticks);  // a new one has doubts
+  const std::uint64_t lay_since = ticks.now();
   later_by(3 * quick);
-  const std::uint64_t ended = begun + turns.end(ticks);
-  TurnClock other;  // of another actor on this thread
-  other.start(ticks);
-  other.begin(ticks, TurnClock::kNotKnown, {});
-  other.end(ticks);
-  const std::uint64_t lay_since = ticks.now() - 2 * quick;
-  const std::uint64_t first = other.begin(ticks, sent_at, {});
-  EXPECT_GE(first, ended);
+  const std::uint64_t ended = another_one();
+  const std::uint64_t begun = turns.begin(ticks, read_at(lay_since), {});
+  EXPECT_EQ(begun, ended);
   later_by(3 * quick);
-  const std::uint64_t first_ended = first + other.end(ticks);
-  EXPECT_EQ(turns.begin(ticks, lay_since, {}), first_ended);
+  const std::uint64_t its_end = begun + turns.end(ticks);
+  EXPECT_EQ(turns.begin(ticks, read_at(lay_since), {}), its_end);
 }
 
 TEST_F(TurnClockTest, ReadsTheClockAfterIdleness) {
-  turns.begin(ticks, ticks.now(), {});
+  turns.begin(ticks, {}, {});
   turns.end(ticks);
   const std::uint64_t sent_at = later_by(100 * quick);
   const std::uint64_t woken = later_by(100 * quick);
-  EXPECT_GE(turns.begin(ticks, sent_at, quick_habit(65)), woken);
+  EXPECT_GE(turns.begin(ticks, read_at(sent_at), quick_habit(chosen(false))), woken);
+}
+
+// Its sender took long against its habit before it sent: the time says nothing of whether the message lay there.
+TEST_F(TurnClockTest, DoesNotTrustAGuessOfAnotherThread) {
+  TurnClock::Sent guess, own;
+  std::thread([&] {
+    TurnClock sender;
+    sender.start(ticks);
+    sender.begin(ticks, {}, quick_habit(chosen(false)));
+    guess = sender.now(ticks);
+  }).join();
+  later_by(10 * quick);
+  turns.begin(ticks, {}, {});
+  turns.end(ticks);
+  const std::uint64_t woken = later_by(100 * quick);
+  EXPECT_GE(turns.begin(ticks, guess, quick_habit(chosen(false))), woken);
+  own = turns.now(ticks);
+  turns.end(ticks);
+  const std::uint64_t own_end = another_one();
+  EXPECT_EQ(turns.begin(ticks, own, {}), own_end) << "what this thread has sent lies there";
 }
 
 TEST_F(TurnClockTest, ReadsTheClockInDoubt) {
   const std::uint64_t sent_at = ticks.now();
-  turns.begin(ticks, sent_at, {});
+  turns.begin(ticks, {}, {});
+  later_by(3 * quick);
   turns.end(ticks);
   turns.doubt();  // paused, say
   const std::uint64_t went_on = later_by(100 * quick);
-  EXPECT_GE(turns.begin(ticks, sent_at, {}), went_on);
+  EXPECT_GE(turns.begin(ticks, read_at(sent_at), {}), went_on);
+  turns.end(ticks);
+  TurnClock other;
+  other.start(ticks);
+  other.doubt();
+  const std::uint64_t later = later_by(100 * quick);
+  EXPECT_GE(turns.begin(ticks, read_at(sent_at), {}), later) << "the doubt is this thread's, too";
 }
 
 TEST_F(TurnClockTest, TimesOneInEightOfTheQuick) {
-  for (std::uint64_t handled = 0; handled < 3 * TurnClock::kTimedFirst; ++handled) {
-    turns.begin(ticks, ticks.now(), quick_habit(handled));
-    EXPECT_EQ(turns.is_timed(), handled < TurnClock::kTimedFirst || handled % TurnClock::kTimedApart == 0) << handled;
+  int timed = 0, of_a_period = 0;
+  for (std::uint64_t handled = 0; handled < 80'000; ++handled) {
+    turns.begin(ticks, {}, quick_habit(handled));
+    turns.end(ticks);
+    EXPECT_TRUE(turns.is_timed() || handled >= TurnClock::kTimedFirst) << handled;
+    timed += turns.is_timed();
+    of_a_period += turns.is_timed() && handled % 8 == 1;
+  }
+  EXPECT_NEAR(timed, 10'000, 500);
+  EXPECT_NEAR(of_a_period, 1'250, 200);
+}
+
+TEST_F(TurnClockTest, TimesEachOfTheOthers) {
+  for (const TurnClock::Habit& slow : {TurnClock::Habit{.handled = 1000, .ticks = 1000 * quick, .last = 10}, quick_habit(1'000'000, 2 * quick)}) {
+    for (const bool is_chosen : {true, false}) {
+      auto habit = slow;
+      habit.handled = chosen(is_chosen, slow.handled);
+      habit.ticks += (habit.handled - slow.handled) * quick;
+      const std::uint64_t begun = turns.begin(ticks, {}, habit);
+      const std::uint64_t ended = later_by(2 * quick);
+      EXPECT_GE(begun + turns.end(ticks), ended) << "it, or the last of its kind, was not quick";
+    }
+  }
+}
+
+TEST_F(TurnClockTest, TakesTheQuickForAsLongAsTheLastTimedOne) {
+  turns.begin(ticks, {}, quick_habit(chosen(false), 77));
+  EXPECT_EQ(turns.end(ticks), 77u);
+}
+
+TEST_F(TurnClockTest, WhatATimedOneTookDoesNotHoldWhatTheUntimedBeforeItTook) {
+  turns.begin(ticks, {}, quick_habit(chosen(false)));
+  const TurnClock::Sent sent = turns.now(ticks);
+  const std::uint64_t later = later_by(100 * quick);
+  turns.end(ticks);
+  EXPECT_GE(turns.begin(ticks, sent, quick_habit(chosen(true))), later);
+  EXPECT_LT(turns.end(ticks), 100 * quick);
+}
+
+// Of any number of kinds, which are never the ones that are timed.
+TEST_F(TurnClockTest, ReadsTheClockAtTheLatestAfterEightUntimed) {
+  turns.begin(ticks, {}, {});
+  const TurnClock::Sent sent = {.at = ticks.now() - 100 * quick};
+  turns.end(ticks);
+  std::uint64_t last = 0;
+  int same = 0;
+  for (int i = 0; i < 100; ++i) {
+    const std::uint64_t begun = turns.begin(ticks, sent, quick_habit(chosen(false)));
+    same = begun == last ? same + 1 : 0;
+    EXPECT_LT(same, static_cast<int>(TurnClock::kTimedApart)) << i;
+    last = begun;
     turns.end(ticks);
   }
 }
 
-TEST_F(TurnClockTest, TimesEachOfTheOthers) {
-  const TurnClock::Habit slow{.handled = 1001, .ticks = 1001 * quick, .last = 10};
-  const std::uint64_t begun = turns.begin(ticks, ticks.now(), slow);
-  const std::uint64_t ended = later_by(2 * quick);
-  EXPECT_GE(begun + turns.end(ticks), ended);
-}
-
-TEST_F(TurnClockTest, TakesTheQuickForAsLongAsTheLastTimedOneAndNeverForLong) {
-  turns.begin(ticks, ticks.now(), quick_habit(65, 77));
-  EXPECT_EQ(turns.end(ticks), 77u);
-  turns.begin(ticks, ticks.now(), quick_habit(65, 1000 * quick));
-  EXPECT_EQ(turns.end(ticks), quick);
-}
-
-TEST_F(TurnClockTest, WhatATimedOneTookDoesNotHoldWhatTheUntimedBeforeItTook) {
-  const std::uint64_t sent_at = ticks.now();
-  turns.begin(ticks, sent_at, quick_habit(65));
-  const std::uint64_t later = later_by(100 * quick);
-  turns.end(ticks);
-  EXPECT_GE(turns.begin(ticks, sent_at, quick_habit(72)), later);
-  EXPECT_LT(turns.end(ticks), 100 * quick);
-}
-
 TEST_F(TurnClockTest, WhatAQuickHandlerSendsIsSentWhenItBegan) {
-  const std::uint64_t begun = turns.begin(ticks, ticks.now(), quick_habit(65));
+  const std::uint64_t begun = turns.begin(ticks, {}, quick_habit(chosen(false)));
   later_by(quick);
-  EXPECT_EQ(turns.now(ticks), begun);
+  EXPECT_EQ(turns.now(ticks).at, begun);
+  EXPECT_NE(turns.now(ticks).guessed_on, nullptr);
   turns.end(ticks);
-  EXPECT_GT(turns.now(ticks), begun + quick);
-  const std::uint64_t slow_begun = turns.begin(ticks, ticks.now(), {});
+  EXPECT_GT(turns.now(ticks).at, begun + quick);
+  const std::uint64_t slow_begun = turns.begin(ticks, {}, {});
   later_by(quick);
-  EXPECT_GE(turns.now(ticks), slow_begun + quick);
+  EXPECT_GE(turns.now(ticks).at, slow_begun + quick);
+  EXPECT_EQ(turns.now(ticks).guessed_on, nullptr);
 }
 
 TEST(TurnClockOfAClock, IsReadAlways) {
@@ -110,10 +175,10 @@ TEST(TurnClockOfAClock, IsReadAlways) {
   TurnClock turns;
   turns.start(ticks);
   for (std::uint64_t handled = 0; handled < 100; ++handled) {
-    const std::uint64_t begun = turns.begin(ticks, 0, {.handled = handled, .ticks = 0, .last = 0});
+    const std::uint64_t begun = turns.begin(ticks, {.at = 0}, {.handled = handled, .ticks = 0, .last = 0});
     EXPECT_EQ(begun, ticks.now());
     clock.advance(7);
-    EXPECT_EQ(turns.now(ticks), begun + 7);
+    EXPECT_EQ(turns.now(ticks).at, begun + 7);
     EXPECT_EQ(turns.end(ticks), 7u);
   }
 }

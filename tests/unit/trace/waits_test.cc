@@ -224,13 +224,13 @@ TEST(WaitGraph, WhoHasMessagesDoesNotWaitForAnotherActorsInput) {
   EXPECT_THAT(graph.cycles, IsEmpty());
 }
 
-// Rank 1's shard has not asked for it: its stage has no batch. The one in front of the group there has nothing to do with that.
 TEST(WaitGraph, KnowsNobodyToBlameForACollectiveThatHasJustEnded) {
   const auto graph = graph_of({Staged(0).actor("replicas", State::kWaitingForCollective, "gradient of block 3", 41)});
   EXPECT_THAT(waits(graph), IsEmpty());
   EXPECT_THAT(to_text(graph), Not(HasSubstr("is called so")));
 }
 
+// Rank 1's shard has not asked for it: its stage has no batch. The one in front of the group there has nothing to do with that.
 TEST(WaitGraph, FindsWhoWouldHaveToAskForACollective) {
   const CollectiveRow open{.group = "replicas", .sequence = 17, .what = "gradient of block 3", .entered = {0}, .missing = {1}};
   const auto graph = graph_of({

@@ -259,6 +259,7 @@ TEST(JoinEnvironment, SaysHowOftenItWasStartedAgain) {
   EXPECT_EQ(restarts(kOpenMpi), -1);
   EXPECT_EQ(restarts(kElastic + Variables{{"TORCHELASTIC_RESTART_COUNT", "0"}}), 0);
   EXPECT_EQ(restarts(kElastic + Variables{{"TORCHELASTIC_RESTART_COUNT", "2"}}), 2);
+  EXPECT_EQ(restarts(kSlurm), 0) << "it says nothing the first time";
   EXPECT_EQ(restarts(kSlurm + Variables{{"SLURM_RESTART_COUNT", "3"}}), 3);
   EXPECT_EQ(restarts(kElastic + Variables{{"TORCHELASTIC_RESTART_COUNT", "2"}, {"SLURM_RESTART_COUNT", "1"}}), 3) << "each of the two did";
   EXPECT_EQ(restarts(kSlurm + Variables{{"SLURM_RESTART_COUNT", "often"}}), -1);
