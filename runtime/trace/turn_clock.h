@@ -6,10 +6,10 @@
 // it was timed, are timed one in kTimedApart, by chance; the others have taken as long as that last one, and what any of them sends is sent when it
 // began. All else is read. With a Clock instead of the counter everything is.
 //
-// Threads: the actor's own context. Errors: where handlers are as quick as usual, of a time at most kTimedApart x kQuick_ns; one that takes
+// Threads: the actor's own context. Errors: where handlers are as quick as usual, of a time at most kUntimedMost x kQuick_ns; one that takes
 // long against its habit is seen while it runs (it began then at the latest), and has its true time if it is one of the timed. Invariants: a
 // message that waited for a thread to wake has waited (TurnClockTest.ReadsTheClockAfterIdleness), however late the quick one that sent it did
-// (TurnClockTest.DoesNotTrustAGuessOfAnotherThread); TurnClockTest.TimesOneInEightOfTheQuick.
+// (TurnClockTest.DoesNotTrustAGuessOfAnotherThread); TurnClockTest.TimesSomeOfTheQuick.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,8 @@ namespace troupe::trace {
 class TurnClock {
  public:
   static constexpr std::int64_t kQuick_ns = 1000;
-  static constexpr std::uint64_t kTimedApart = 8;
+  static constexpr std::uint64_t kTimedApart = 16;
+  static constexpr std::uint64_t kUntimedMost = 64;  // one after the other, on a thread
   static constexpr std::uint64_t kTimedFirst = 64;  // of a kind, whatever they take
   static constexpr std::uint64_t kNotKnown = ~std::uint64_t{0};
 
@@ -50,7 +51,7 @@ class TurnClock {
     last_ = habit.last;
     const std::uint64_t ended = std::max(before.ended, ended_);
     const bool lay_there = sent.guessed_on != nullptr ? sent.guessed_on == &before : sent.at != kNotKnown && sent.at + quick_ <= ended;
-    const bool is_known = counts_ && lay_there && !doubts_ && before.untimed < (is_timed_ ? 1 : kTimedApart);
+    const bool is_known = counts_ && lay_there && !doubts_ && before.untimed < (is_timed_ ? 1 : kUntimedMost);
     begun_ = is_known ? ended : ticks.now();
     begun_by_reading_ = !is_known;
     in_handler_ = true;
@@ -70,7 +71,7 @@ class TurnClock {
   // Something else went on since the last handler, on this thread or with this actor.
   void doubt() {
     doubts_ = true;
-    last_handler.untimed = kTimedApart;
+    last_handler.untimed = kUntimedMost;
   }
   // Of a message that the actor sends, in a handler or not.
   Sent now(const Ticks& ticks) const {
@@ -85,9 +86,9 @@ class TurnClock {
   // Of any actor, on this thread. By the counter only: clocks of deterministic worlds are not each other's.
   struct LastHandler {
     std::uint64_t ended;
-    std::uint64_t untimed;  // handlers since the clock was read; kTimedApart: it is not known what was since
+    std::uint64_t untimed;  // handlers since the clock was read; kUntimedMost: it is not known what was since
   };
-  static inline constinit thread_local LastHandler last_handler{0, kTimedApart};
+  static inline constinit thread_local LastHandler last_handler{0, kUntimedMost};
 
   std::uint64_t begun_ = 0, ended_ = 0, quick_ = 0, last_ = 0;
   bool counts_ = false, is_quick_ = false, is_timed_ = true, begun_by_reading_ = true, in_handler_ = false, doubts_ = true;
