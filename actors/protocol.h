@@ -17,7 +17,7 @@
 //   ledger --SnapshotRequested--> shards --SnapshotTaken--> checkpoint writers;  ledger --SaveRequested--> writer of replica 0
 //   --WriteShard--> writers --ShardWritten--> writer of replica 0 --SaveDone--> ledger
 //   ledger --EvaluationRequested--> evaluators --Batch--> stages --EvaluationMeasured--> ledger
-//   ledger --StepClosed--> reporter --StepWritten--> ledger;  ledger --JobEnded--> replicas
+//   ledger --StepClosed--> reporter --StepWritten--> ledger;  ledger --JobEnded, StopRequested--> replicas
 #pragma once
 
 #include <cstdint>

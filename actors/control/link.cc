@@ -128,7 +128,8 @@ void Link::came(Rank from, Waiting& message, const Status& fetched) {
 }
 
 void Link::give(Rank from, std::uint16_t type, std::span<const std::byte> fields, const actor::Ref& to) {
-  if (type == index_in<JobEnded>(WireMessages{}) && before_the_end_) before_the_end_();
+  const bool is_of_the_end = type == index_in<JobEnded>(WireMessages{}) || type == index_in<StopRequested>(WireMessages{});
+  if (is_of_the_end && before_an_end_) before_an_end_();
   if (!deliver(WireMessages{}, type, fields, to)) refuse(from);
 }
 

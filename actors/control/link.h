@@ -39,8 +39,9 @@ class Link {
   Link& operator=(const Link&) = delete;
 
   void expose(const std::string& name, actor::Ref actor);
-  // Called whenever a message comes that ends the job here, before its actor gets it. Set before the transport starts; on its progress thread.
-  void before_the_end(std::function<void()> call) { before_the_end_ = std::move(call); }
+  // Called whenever a message comes that ends the job here, or asks for its end, before its actor gets it. Set before the transport starts; on its
+  // progress thread.
+  void before_an_end(std::function<void()> call) { before_an_end_ = std::move(call); }
   actor::Ref remote(actor::System& system, Rank rank, const std::string& name);
   std::int64_t refused() const { return refused_.load(); }
 
@@ -58,7 +59,7 @@ class Link {
 
   comm::Transport& transport_;
   std::map<std::string, actor::Ref> exposed_;
-  std::function<void()> before_the_end_;
+  std::function<void()> before_an_end_;
   // By sender, in their order: from a long one that is not here yet. Shared with its fetch. Of the progress thread.
   std::map<Rank, std::deque<std::shared_ptr<Waiting>>> waiting_;
   std::atomic<std::int64_t> refused_{0};

@@ -335,6 +335,9 @@ void Ledger::stop_asked(StopRequested message) {
   if (stopping_) return;
   stopping_ = true;
   say(LogLevel::kInfo, absl::StrCat(message.reason, ": the run ends after step ", open_ ? report_.step.value : state_.step.value, " with a checkpoint"));
+  // Whoever is paused, here or there, would keep the step from its end.
+  end_pauses();
+  for (const auto& replica : replicas_) send(replica, StopRequested{message.reason});
   if (std::exchange(holding_, false)) after_close();
 }
 

@@ -18,6 +18,7 @@ Replica::Replica(const Setup& setup) : setup_(setup) {
   on(&Replica::decided);
   on(&Replica::snapshot_requested);
   on(&Replica::shard_updated);
+  on(&Replica::stop_asked);
   on(&Replica::job_ended);
   on(&Replica::peer_went_down);
 }
@@ -125,6 +126,9 @@ void Replica::shard_updated(ShardUpdated message) {
   show_state();
   if (updates_.complete()) send(ledger_, ReplicaUpdated{message.step, setup_.rank, setup_.job});
 }
+
+// The ledger has heard of it. What carried it here has ended this rank's pauses (Link::before_an_end), so that the step can close.
+void Replica::stop_asked(StopRequested) {}
 
 void Replica::job_ended(JobEnded message) {
   ended_ = true;

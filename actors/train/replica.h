@@ -62,6 +62,7 @@ class Replica : public actor::Actor {
   void decided(StepDecided message);
   void snapshot_requested(SnapshotRequested message);
   void shard_updated(ShardUpdated message);
+  void stop_asked(StopRequested message);
   void job_ended(JobEnded message);
   void peer_went_down(PeerWentDown message);
   std::size_t shard_of(BlockIndex block) const;

@@ -249,7 +249,7 @@ void TrainingJob::expose(const Actors& all) {
   link_->expose(leads() ? "ledger" : "replica", leads() ? ledger_ : replica_);
   link_->expose("checkpoint-writer", all.writer->self());
   if (leads() && plan_.pulls) link_->expose("assigner", all.assigner);
-  link_->before_the_end([this] { system_->end_pauses(); });  // else who is to hear of it might not
+  link_->before_an_end([this] { system_->end_pauses(); });  // else who is to hear of it might not
   world_.transport->on_peer_down([this](Rank rank, const Status& cause) {
     peer_went_down(rank, cause);
     if (far_) far_->peer_down(rank, cause);

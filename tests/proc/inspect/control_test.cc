@@ -117,6 +117,21 @@ TEST_F(InspectControl, TheEndOfTheJobEndsThePausesOfEveryRank) {
   }
 }
 
+// Whoever is asked, and whoever is paused.
+TEST_F(InspectControl, ARequestToStopEndsThePausesOfEveryRank) {
+  for (const auto& [who, asked] : std::vector<std::pair<std::string, int>>{{"0/ledger", 1}, {"1/stage-0", 0}, {"1/device", 1}, {"0/replica@1", 1}}) {
+    SCOPED_TRACE(who);
+    std::filesystem::remove_all(output());
+    ToolProcess job(launched(run_, 2, "job", {"--training.steps=100000", "--job.heartbeat_timeout_s=8"}), folder());
+    ASSERT_TRUE(wait_until([&] { return steps() > 1 || !job.running(); })) << job.err();
+    EXPECT_THAT(tool({"pause", who}).out, HasSubstr("pause"));
+    const json rank = json_of({"inspect", "job", "--json"})["ranks"][static_cast<std::size_t>(asked)];
+    ASSERT_TRUE(signal_process(rank["pid"].get<pid_t>(), SIGUSR1)) << rank;
+    EXPECT_EQ(job.wait(60s).exit_code, 0) << job.err();
+    EXPECT_THAT(job.err(), HasSubstr("with a checkpoint"));
+  }
+}
+
 // Random pauses, steps and resumes of all actors of all ranks until the run is over.
 TEST_F(InspectControl, LossesAreTheSameBitsWhateverWasPaused) {
   for (const int ranks : {1, 2}) {

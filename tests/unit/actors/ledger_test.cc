@@ -84,7 +84,7 @@ class Ledger : public testing::Test {
     return steps;
   }
 
-  using Replica = test::Inbox<OpenStep, StepDecided, SnapshotRequested, EvaluationRequested, JobEnded>;
+  using Replica = test::Inbox<OpenStep, StepDecided, SnapshotRequested, EvaluationRequested, JobEnded, StopRequested>;
   actor::SimWorld world_{7};
   device::SimStream& time_ = world_.add_stream("time", [](std::uint64_t) { return 1'000'000'000; });
   trace::TrainingProbe seen_{trace::Ticks(&world_.clock()), {.steps = 3}};
@@ -440,6 +440,7 @@ TEST_F(Ledger, StopsAfterTheOpenStepWithASave) {
   begin({"--training.steps=9", "--checkpoint.interval=0"});
   tell(StopRequested{"signal"});
   EXPECT_FALSE(ended());
+  for (const auto* replica : replicas_) EXPECT_EQ(replica->count<StopRequested>(), 1u);
   whole_step(1);
   EXPECT_THAT(saves(), ElementsAre(1));
   tell(SaveDone{.step = StepId(1), .result = ok(), .folder = "x"});

@@ -60,7 +60,7 @@ class LinkTest : public testing::Test {
  protected:
   LinkTest() {
     there_link_.expose("ledger", listener_.self());
-    there_link_.before_the_end([this] { ++ends_; });
+    there_link_.before_an_end([this] { ++ends_; });
     here_.start();
     there_.start();
     EXPECT_TRUE(here_transport_->start().ok() && there_transport_->start().ok());
@@ -149,12 +149,15 @@ TEST_F(LinkTest, KeepsTheOrder) {
 }
 
 TEST_F(LinkTest, SaysThatTheEndComesBeforeItsActorGetsIt) {
-  remote_.send(StopRequested{"not yet"});
-  (void)listener_.wait_for<StopRequested>();
+  remote_.send(StepFed{StepId(1), 0, 0, 0});
+  (void)listener_.all<StepFed>(1);
   EXPECT_EQ(ends_, 0);
+  remote_.send(StopRequested{"signal"});
+  (void)listener_.wait_for<StopRequested>();
+  EXPECT_EQ(ends_, 1);
   remote_.send(JobEnded{});
   (void)listener_.wait_for<JobEnded>();
-  EXPECT_EQ(ends_, 1);
+  EXPECT_EQ(ends_, 2);
 }
 
 // At the limit of a frame's header and far beyond it; what follows a long one does not pass it.
