@@ -17,13 +17,13 @@ std::string mailbox_text(const trace::ActorRow& row) {
                           : absl::StrCat("with ", row.depth, " messages in its mailbox");
 }
 
-std::string pause_text(const trace::ActorRow& row, bool was_paused, bool is_to_pause) {
+std::string pause_text(const trace::ActorRow& row, bool was_paused, bool is_told) {
   if (row.state == trace::State::kHandling) {
     return absl::StrFormat("%s when the handler of %s ends, in which it has been for %.3f s", was_paused ? "is told already to pause" : "pauses",
                            row.detail, seconds(row.since_ns));
   }
   if (row.state == trace::State::kEnded) return "has ended";
-  if (row.state != trace::State::kPaused && !is_to_pause) return "is not paused any more";
+  if (row.state != trace::State::kPaused && !is_told) return "is not paused any more";
   if (row.state != trace::State::kPaused) return "pauses once it is through with the message that it is taking";
   return was_paused ? absl::StrFormat("is paused already, for %.3f s, %s", seconds(row.since_ns), mailbox_text(row))
                     : absl::StrCat("is paused, ", mailbox_text(row));
@@ -82,7 +82,7 @@ StatusOr<Controlled> SystemCore::control(Control what, const std::string& actor)
   if (what == Control::kPause && !options.deterministic) wait_until_heeded(probe.pause);
   const trace::Pause::Seen seen = probe.pause.seen();
   Controlled result{.text = {}, .row = probe.row(probes.texts())};
-  result.text = what == Control::kPause    ? pause_text(result.row, change.was_paused, seen.is_to_pause || seen.steps > 0)
+  result.text = what == Control::kPause    ? pause_text(result.row, change.was_paused, seen.paused || seen.is_to_pause || seen.steps > 0)
                 : what == Control::kStep   ? step_text(before)
                 : change.was_paused        ? absl::StrCat("goes on, ", mailbox_text(before))
                                            : "was not paused";
