@@ -7,11 +7,10 @@
 //                              rank 1: heir                            fails when `fragile` has
 //
 // `fragile` fails at its kCrashAt-th message. The number of chatter's state is how many notes it has sent to each.
-#include <cstdio>
-
 #include "actors/control/job_graph.h"
 #include "comm/world/job_world.h"
 #include "runtime/actor/edge.h"
+#include "tests/proc/graph_program.h"
 #include "tests/proc/inspect/lossy_graph.h"
 
 using troupe::Rank;
@@ -146,21 +145,9 @@ Status run(troupe::comm::JobWorld& world) {
     system.add<Heir>("heir", fragile.self());
     system.add<Chatter>("chatter", std::vector<Ref>{fragile.self(), worker.self()});
   }
-  world.watch([&](Rank rank, const Status& cause) { graph.lost(rank, cause); });
-  Status status = graph.run();
-  world.end_watch();
-  return status;
+  return run_watched(world, graph);
 }
 
 }  // namespace
 
-int main() {
-  auto world = troupe::comm::JobWorld::of_this_process();
-  Status status = world.status();
-  if (status.ok()) {
-    status = run(**world);
-    (*world)->leave(status).IgnoreError();
-  }
-  if (!status.ok()) std::fprintf(stderr, "lossy_graph: %s\n", std::string(status.message()).c_str());
-  return status.ok() ? 0 : 1;
-}
+int main() { return graph_program("lossy_graph", run); }

@@ -3,13 +3,13 @@
 //   credits  a producer that is faster than its consumer, which holds each delivery for a while; the edge has two credits
 //   dead     an actor that has ended, and one that goes on sending to it
 //   memory   an actor that needs 256 MiB, once, and gives them back
-#include <cstdio>
 #include <memory>
 #include <string_view>
 
 #include "actors/control/job_graph.h"
 #include "comm/world/job_world.h"
 #include "runtime/actor/edge.h"
+#include "tests/proc/graph_program.h"
 
 using troupe::Status;
 using troupe::actor::Actor;
@@ -99,21 +99,11 @@ Status run(troupe::comm::JobWorld& world, std::string_view what) {
     auto& gone = system.add<Gone>("gone");
     system.add<Sender>("sender", gone.self());
   }
-  world.watch([&](troupe::Rank rank, const Status& cause) { graph.lost(rank, cause); });
-  Status status = graph.run();
-  world.end_watch();
-  return status;
+  return troupe::test::run_watched(world, graph);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  auto world = troupe::comm::JobWorld::of_this_process();
-  Status status = world.status();
-  if (status.ok()) {
-    status = run(**world, argc > 1 ? argv[1] : "");
-    (*world)->leave(status).IgnoreError();
-  }
-  if (!status.ok()) std::fprintf(stderr, "provoked: %s\n", std::string(status.message()).c_str());
-  return status.ok() ? 0 : 1;
+  return troupe::test::graph_program("provoked", [&](troupe::comm::JobWorld& world) { return run(world, argc > 1 ? argv[1] : ""); });
 }

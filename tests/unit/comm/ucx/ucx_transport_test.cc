@@ -119,7 +119,7 @@ TEST(UcxTransport, CarriesFramesOnEveryChannelAndLane) {
 }
 
 // fetch_later: the arrivals are kept until all have come, then fetched in reverse.
-void carry_bulks(Rank from, Rank to, Lane lane, bool fetch_later) {
+void expect_bulks_arrive(Rank from, Rank to, Lane lane, bool fetch_later) {
   Board board;
   std::vector<std::vector<std::byte>> sent_bulks, into;
   std::vector<Arrival> kept;
@@ -175,12 +175,12 @@ void carry_bulks(Rank from, Rank to, Lane lane, bool fetch_later) {
   job[1].stop();
 }
 
-TEST(UcxTransport, FetchesBulksOfEverySizeAtOnce) { carry_bulks(Rank{0}, Rank{1}, Lane::kBulk, false); }
-TEST(UcxTransport, FetchesBulksOfEverySizeLater) { carry_bulks(Rank{0}, Rank{1}, Lane::kBulk, true); }
-TEST(UcxTransport, CarriesBulksOnTheControlLaneToo) { carry_bulks(Rank{1}, Rank{0}, Lane::kControl, true); }
+TEST(UcxTransport, FetchesBulksOfEverySizeAtOnce) { expect_bulks_arrive(Rank{0}, Rank{1}, Lane::kBulk, false); }
+TEST(UcxTransport, FetchesBulksOfEverySizeLater) { expect_bulks_arrive(Rank{0}, Rank{1}, Lane::kBulk, true); }
+TEST(UcxTransport, CarriesBulksOnTheControlLaneToo) { expect_bulks_arrive(Rank{1}, Rank{0}, Lane::kControl, true); }
 TEST(UcxTransport, CarriesBulksToItself) {
-  carry_bulks(Rank{1}, Rank{1}, Lane::kBulk, false);
-  carry_bulks(Rank{0}, Rank{0}, Lane::kBulk, true);
+  expect_bulks_arrive(Rank{1}, Rank{1}, Lane::kBulk, false);
+  expect_bulks_arrive(Rank{0}, Rank{0}, Lane::kBulk, true);
 }
 
 TEST(UcxTransport, KeepsTheOrderOfEveryStream) {
