@@ -84,12 +84,14 @@ void post_parcel(Cell& to, const Parcel& parcel, Lane lane, const Actor* from) {
   }
   // The sender's thread takes the receiver's turn into its own queue, unless the receiver belongs to another
   // System.
-  const Host* sender = from != nullptr && from->cell_->core == to.core ? from->cell_->host : nullptr;
-  if (sender != nullptr) {
-    element->sender = from->probe().id();
-    element->sent = from->probe().now();
+  const bool is_neighbour = from != nullptr && from->cell_->core == to.core && from->cell_->host != nullptr;
+  if (is_neighbour) {
+    const trace::Probe& its = *from->cell_->probe;
+    element->sender = its.id();
+    element->sent = its.now();
   }
-  to.host->enqueue(std::move(owned), sender != nullptr ? sender->running_on() : nullptr);
+  to.host->count_in(*element);
+  to.host->caf::event_based_actor::enqueue(std::move(owned), is_neighbour ? from->cell_->host->running_on() : nullptr);
 }
 
 // --- Host ---
@@ -106,16 +108,16 @@ caf::behavior Host::make_behavior() {
   return {[](caf::ok_atom) {}};
 }
 
+void Host::count_in(Element& element) {
+  element.probe = cell_.probe.get();
+  element.stage = cell_.ended.load(std::memory_order_relaxed) ? Element::Stage::kAfterEnd : Element::Stage::kInMailbox;
+  element.probe->sent(element.type().index, element.sent);
+  hand_over(&element);
+}
+
 void Host::enqueue(caf::mailbox_element_ptr element, caf::execution_unit* unit) {
   take_over(element.get());  // on the timer's thread
-  if (Element::is_ours(*element)) {
-    auto& ours = static_cast<Element&>(*element);
-    ours.probe = cell_.probe.get();
-    ours.stage =
-        cell_.ended.load(std::memory_order_relaxed) ? Element::Stage::kAfterEnd : Element::Stage::kInMailbox;
-    ours.sent = cell_.probe->sent(ours.type().index, ours.sent);
-    hand_over(&ours);
-  }
+  if (Element::is_ours(*element)) count_in(static_cast<Element&>(*element));
   caf::event_based_actor::enqueue(std::move(element), unit);
 }
 
@@ -142,6 +144,7 @@ caf::resumable::resume_result Host::resume(caf::execution_unit* unit, std::size_
   trace::Probe& probe = *cell_.probe;
   trace::Pause& pause = probe.pause;
   pause.begin_turn();
+  probe.begin_turn();
   std::size_t handled = 0;
   Turn turn{{this, handled, messages_most}, pause};
   while (handled < messages_most) {
@@ -199,10 +202,10 @@ caf::invoke_message_result Host::consume(caf::mailbox_element& element) {
     ours.stage = Element::Stage::kTaken;
     probe.pause.take();
     if (const Entry* entry = actor.entry_of(type.index)) {
-      const std::uint64_t begun = probe.begin_handling(type.index, entry->slot, ours.sent);
+      probe.begin_handling(entry->slot, ours.sent);
       if (type.arrive != nullptr) type.arrive(actor, ours.payload());
       guarded(type.name, [&] { entry->method.invoke(actor, entry->method, ours.payload()); });
-      probe.end_handling(type.index, entry->slot, begun, trace::Probe::origin(ours.sent.at, ours.sender));
+      probe.end_handling(ours.sent, ours.sender);
     } else {
       probe.end_without_handler(type.index);
       probe.doubt_the_time();

@@ -62,6 +62,8 @@ class Host final : public caf::event_based_actor {
   Host(caf::actor_config& config, Cell& cell);
 
   void enqueue(caf::mailbox_element_ptr element, caf::execution_unit* unit) override;
+  // By the sender, before CAF has the message.
+  void count_in(Element& element);
   // As CAF's, and heeds the actor's pause before every message.
   resume_result resume(caf::execution_unit* unit, std::size_t messages_most) override;
   // By any thread: of a parked actor, by the one that was told to.

@@ -125,7 +125,7 @@ class Picture {
                                           ",\"name\":", quoted(event.text), ",\"args\":{\"number\":", event.number, "}"));
         continue;
       }
-      slices.push_back({event.at_ns, event.at_ns + event.duration_ns, event.text, "message"});
+      slices.push_back({event.at_ns, event.at_ns + event.duration_ns, event.text, "message", event.others > 0 ? absl::StrCat("\"others_before\":", event.others) : ""});
       if (depth == event.number) continue;
       depth = event.number;
       add("C", rank, 0, absl::StrCat("\"ts\":", microseconds(shared_ns(rank, event.at_ns + event.duration_ns)), ",\"name\":",

@@ -341,6 +341,7 @@ std::string events_to_json(const std::vector<EventRow>& events, std::int64_t now
                     {"age_s", in_seconds(std::max<std::int64_t>(0, now_ns - event.at_ns - event.duration_ns))},
                     {"duration_s", in_seconds(event.duration_ns)},
                     {"number", event.number},
+                    {"others", event.others},
                     {"from", event.from}});
   }
   return dump(list);

@@ -1,11 +1,11 @@
 // What is seen of one actor from outside, without its help: also when it is stuck in a handler.
 //
 // Threads: `sent` and `dead_letter` by any thread; the rest of the writers by the actor's own context, one at
-// a time; readers by any thread at any time. Writers never lock, never wait: a few relaxed stores; the
-// sender's share is one atomic add. Limits: sizeof(Probe) <= 16 KiB (static_assert); kTypes message types an
-// actor; the last kEvents events; the age and type of the kStamps oldest messages of the mailbox. Invariants:
+// a time; readers by any thread at any time. Writers never lock, never wait: a few relaxed stores. Of kinds whose handlers are quick, the one in
+// kTimedApart that is timed counts for those before it and has an event; those since it are counted by what is left of them (turn_clock.h). Limits:
+// sizeof(Probe) <= 16 KiB (static_assert); kTypes message types an actor; the last kEvents events; of the mailbox what sent_counts.h says. Invariants:
 // sent = handled + dead + depth (ProbeTest.EveryMessageIsSomewhere); every handled message is in one bucket of each
-// histogram (ProbeTest.CountsTimesInMailboxAndHandler); the ring says how many events it lost
+// histogram (ProbeTest.CountsTimesInMailboxAndHandler, QuickProbe.CountsTheUntimed); the ring says how many events it lost
 // (ProbeTest.CountsTheEventsItLost, CASES A24).
 #pragma once
 
@@ -20,6 +20,7 @@
 
 #include "runtime/trace/enabled.h"
 #include "runtime/trace/pause.h"
+#include "runtime/trace/sent_counts.h"
 #include "runtime/trace/snapshot.h"
 #include "runtime/trace/ticks.h"
 #include "runtime/trace/turn_clock.h"
@@ -43,10 +44,8 @@ struct Texts {
 class Probe {
  public:
   static constexpr int kTypes = 48;
-  static constexpr std::uint64_t kStamps = 64;
   static constexpr std::uint64_t kEvents = 256;
   static constexpr int kDeadKinds = 24;
-  static constexpr std::uint64_t kLooksApart = 16;  // of messages of a quick kind: their senders' line is read once in so many
   static constexpr std::uint64_t kNotKnown = TurnClock::kNotKnown;
   using Sent = TurnClock::Sent;
   static constexpr std::uint32_t kMaxType = (1u << 12) - 2;
@@ -54,60 +53,50 @@ class Probe {
   Probe(std::string name, Ticks ticks);
 
   // --- written by senders ---
-  // `when`: as now() of the sender gives it; at kNotKnown: now. Gives the time, for begin_handling.
-  Sent sent(std::uint32_t type, Sent when = {}) {
-    if constexpr (!kProbes) return {};
-    const std::uint64_t number = sent_.fetch_add(1, std::memory_order_relaxed);
-    if (when.at == kNotKnown) when = {.at = ticks_.now()};
-    stamps_[number % kStamps].store(pack(when.at, type + 1), std::memory_order_relaxed);
+  // `when`: as now() of the sender gives it, for begin_handling; where it is not known, it becomes now.
+  void sent(std::uint32_t type, Sent& when) {
+    if constexpr (!kProbes) return;
+    if (when.at == kNotKnown || !sent_.add_to_own(pack(when.at, type + 1))) [[unlikely]] sent_first(type, when);
+  }
+  Sent sent(std::uint32_t type) {
+    Sent when;
+    sent(type, when);
     return when;
   }
-  // What end_handling is told of a message's origin: when it was sent (as sent() gave it), and its sender's id; 0 where that is not known.
-  static std::uint64_t origin(std::uint64_t sent_at, std::uint32_t sender) { return sender == 0 || sent_at == kNotKnown ? 0 : pack(sent_at, sender); }
   void dead_letter(std::uint32_t type, DeadReason reason);
 
   // --- written by the actor ---
   // Gives the place in the per-type counts for the process-wide number `type`; at most kTypes.
   int add_type(std::uint32_t type);
-  // Around a handler, whose times are as turn_clock.h says. `slot` is from add_type. `sent_at`: what sent() gave for this message, which carries it: so
-  // its time in the mailbox is its own, however deep that is and whatever overtook it. kNotKnown: it is not counted.
-  std::uint64_t begin_handling(std::uint32_t type, int slot, const Sent& sent = {}) {
-    if constexpr (!kProbes) return 0;
-    const auto& counts = types_[static_cast<std::size_t>(slot)];
-    const std::uint64_t now = clock_.begin(
-        ticks_, sent,
-        {.handled = counts.handled.load(std::memory_order_relaxed), .ticks = counts.ticks.load(std::memory_order_relaxed), .last = counts.last_ticks});
-    if (sent.at != kNotKnown) count(in_mailbox_, now > sent.at ? now - sent.at : 0);  // other cores' counters may be a little ahead
-    handling_.store(pack(now, type + 1), std::memory_order_relaxed);
-    const std::uint64_t handled = handled_.load(std::memory_order_relaxed);
-    if (!clock_.is_of_quick_kind() || handled % kLooksApart == 0) look_at_depth(handled, 1);
-    return now;
-  }
-  void end_handling(std::uint32_t type, int slot, std::uint64_t begun, std::uint64_t origin = 0) {
+  // It begins to take messages, on this thread.
+  void begin_turn() { clock_.begin_turn(); }
+  // Around a handler, whose times are as turn_clock.h says. `slot` is from add_type. `sent`: what sent() gave for this message, which carries it: so its
+  // time in the mailbox is its own, however deep that is and whatever overtook it; where it is not known, that is none. `sender`: an id, 0: not known.
+  void begin_handling(int slot, const Sent& sent = {}) {
     if constexpr (!kProbes) return;
-    const std::uint64_t spent = clock_.end(ticks_);
-    auto& counts = types_[static_cast<std::size_t>(slot)];
-    if (clock_.is_timed()) counts.last_ticks = static_cast<std::uint32_t>(std::min<std::uint64_t>(spent, 0xffffffffu));
-    bump(counts.handled, 1);
-    bump(counts.ticks, spent);
+    Kind& kind = kinds_[static_cast<std::size_t>(slot)];
+    if (kind.untimed_left.load(std::memory_order_relaxed) == 0) return begin_timed(kind, sent);
+    const std::uint64_t begun = clock_.begin_untimed(ticks_, sent), waited = begun - sent.at;
+    if (begun == 0) [[unlikely]] return begin_timed(kind, sent);
+    if (waited - usual_wait_low_ >= usual_wait_span_) [[unlikely]] expect_wait(waited);
+    in_hand_.store(&kind, std::memory_order_relaxed);
+  }
+  void end_handling(const Sent& sent = {}, std::uint32_t sender = 0) {
+    if constexpr (!kProbes) return;
+    Kind* const kind = in_hand_.load(std::memory_order_relaxed);
+    if (kind == nullptr) return end_timed(sent, sender);
+    kind->untimed_left.store(kind->untimed_left.load(std::memory_order_relaxed) - 1, std::memory_order_release);
     bump(handled_, 1);
-    count(in_handler_, spent);
-    if (!clock_.is_quick(spent)) look_at_depth(handled_.load(std::memory_order_relaxed), 0);
-    write_event(EventKind::kHandled, begun, type,
-                (behind_ < 0xffff ? behind_ : 0xffff) << 32 | (spent < 0xffffffffu ? spent : 0xffffffffu), origin);
-    handling_.store(0, std::memory_order_relaxed);
+    in_hand_.store(nullptr, std::memory_order_relaxed);
   }
   // A message that had no handler: neither handled nor waiting any more.
-  void end_without_handler(std::uint32_t type) {
-    dead_letter(type, DeadReason::kNoHandler);
-    handling_.store(0, std::memory_order_relaxed);
-  }
+  void end_without_handler(std::uint32_t type) { dead_letter(type, DeadReason::kNoHandler); }
   void set_state(State state, Name detail = {}, std::int64_t number = -1, Name from = {});
   void mark(Name what, std::int64_t number = -1);
   // When what it sends is sent, for the receiver's sent().
   Sent now() const {
     if constexpr (!kProbes) return {};
-    return clock_.now(ticks_);
+    return in_hand_.load(std::memory_order_relaxed) != nullptr ? clock_.guess() : Sent{.at = ticks_.now()};
   }
   // It did something else than to handle messages since the last one, or nothing.
   void doubt_the_time() { clock_.doubt(); }
@@ -130,7 +119,7 @@ class Probe {
   const std::string& name() const { return name_; }
   std::uint32_t id() const { return id_; }
   const Ticks& ticks() const { return ticks_; }
-  std::int64_t sent_count() const { return static_cast<std::int64_t>(sent_.load(std::memory_order_acquire)); }
+  std::int64_t sent_count() const { return static_cast<std::int64_t>(sent_.total()); }
   std::int64_t handled_count() const {
     return static_cast<std::int64_t>(handled_.load(std::memory_order_acquire));
   }
@@ -151,10 +140,14 @@ class Probe {
   Events events_since(std::uint64_t since, const Texts& texts, std::int64_t after_ns = INT64_MIN) const;
 
  private:
-  struct TypeCounts {
+  // What was handled of one type. Changed as a whole where a handler was timed, see `version_`; the others take one off `untimed_left`.
+  struct Kind {
     std::atomic<std::uint32_t> type{0};
-    std::uint32_t last_ticks = 0;  // the actor's own: of the last that was timed
-    std::atomic<std::uint64_t> handled{0}, ticks{0};
+    std::atomic<std::uint32_t> last_ticks{0};  // that the last timed one took
+    std::atomic<std::uint32_t> untimed{0}, untimed_left{0};  // after the last timed one, to the next
+    std::atomic<std::uint64_t> handled{0}, ticks{0};         // up to the last timed one
+
+    std::uint64_t since_timed() const { return untimed.load(std::memory_order_acquire) - untimed_left.load(std::memory_order_acquire); }
   };
   using TimeCounts = std::array<std::atomic<std::uint64_t>, Ticks::kBounds + 1>;
   struct DeadCounts {
@@ -166,6 +159,12 @@ class Probe {
     std::atomic<std::uint64_t> what{0};  // kind in the upper 8 bits; then see write_event's callers
     std::atomic<std::uint64_t> origin{0};  // of kHandled: packed ticks and the sender's id; 0 unknown
   };
+  void sent_first(std::uint32_t type, Sent& when);
+  void begin_timed(Kind& kind, const Sent& sent);
+  void end_timed(const Sent& sent, std::uint32_t sender);
+  // From now on messages are taken to have waited as long as this one.
+  void expect_wait(std::uint64_t waited);
+  void settle_waits();
   static std::uint64_t pack(std::uint64_t ticks, std::uint64_t twelve_bits) {
     return (ticks & Ticks::kMask) << 12 | twelve_bits;
   }
@@ -176,14 +175,8 @@ class Probe {
   static void bump(std::atomic<T>& counter, std::type_identity_t<T> by) {
     counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_release);
   }
-  // Takes the senders' line from them. `in_hand`: 1 while a message is, which counts until it is handled.
-  void look_at_depth(std::uint64_t handled, std::uint64_t in_hand) {
-    const std::uint64_t sent = sent_.load(std::memory_order_relaxed);
-    behind_ = sent > handled + in_hand ? sent - handled - in_hand : 0;
-    const auto depth = static_cast<std::int64_t>(sent - handled - dead_.load(std::memory_order_relaxed));
-    if (depth > depth_max_.load(std::memory_order_relaxed)) [[unlikely]] depth_max_.store(depth, std::memory_order_relaxed);
-  }
-  void count(TimeCounts& times, std::uint64_t ticks) { bump(times[static_cast<std::size_t>(ticks_.bucket(ticks))], 1); }
+  // Takes the senders' lines from them. `in_hand`: 1 while a message is, which counts until it is handled.
+  void look_at_depth(std::uint64_t in_hand);
   void write_event(EventKind kind, std::uint64_t ticks, std::uint64_t low, std::uint64_t what, std::uint64_t origin = 0) {
     const std::uint64_t at = events_written_.load(std::memory_order_relaxed);
     events_begun_.store(at + 1, std::memory_order_relaxed);
@@ -193,6 +186,7 @@ class Probe {
     event.origin.store(origin, std::memory_order_release);
     events_written_.store(at + 1, std::memory_order_release);
   }
+  void read_handled(ActorRow& row, const Texts& texts) const;
   EventRow event_row(std::uint64_t when, std::uint64_t what, std::uint64_t origin, const Texts& texts) const;
   std::int64_t absolute_ns(std::uint64_t packed_ticks) const;
 
@@ -200,21 +194,25 @@ class Probe {
   std::uint32_t id_ = 0;
   Ticks ticks_;
 
-  alignas(64) std::atomic<std::uint64_t> sent_{0};  // senders' line
-  std::array<std::atomic<std::uint64_t>, kStamps> stamps_{};
+  SentCounts sent_;  // senders' lines
 
-  alignas(64) TurnClock clock_;  // the actor's lines
-  std::uint64_t behind_ = 0;     // messages behind the one in hand, at the last look
-  std::atomic<std::uint64_t> handled_{0};
-  std::atomic<std::uint64_t> handling_{0};             // packed start and type + 1; 0 outside handlers
+  alignas(64) std::atomic<std::uint64_t> handled_{0};  // the actor's lines; what every message needs is in the first
+  std::atomic<Kind*> in_hand_{nullptr};  // of the handler that it is in, if that is not timed
+  std::uint64_t usual_wait_low_ = 0, usual_wait_span_ = 0;  // ticks that are certainly in usual_wait_, a bucket of in_mailbox_
+  TurnClock clock_;
+  std::atomic<Kind*> timed_in_hand_{nullptr};  // ... if it is
+  std::atomic<int> usual_wait_{0};             // the messages that in_mailbox_ has not counted yet are there
+  std::uint64_t behind_ = 0;  // messages behind the one in hand, at the last look
   std::atomic<std::int64_t> depth_max_{0};
+  std::atomic<std::uint64_t> version_{0};  // odd while the counts of the kinds and the histograms change
+  std::atomic<std::uint64_t> waits_counted_{0};  // of handled_, those that in_mailbox_ has or that have no time
   std::atomic<std::uint64_t> state_version_{0};  // odd while the three words below change
   std::atomic<std::uint64_t> state_{0};          // `from` << 40 | detail << 8 | state
   std::atomic<std::int64_t> state_number_{-1};
   std::atomic<std::uint64_t> state_since_{0};
   std::atomic<std::uint64_t> restarts_{0};
   std::atomic<std::uint64_t> events_begun_{0}, events_written_{0};
-  std::array<TypeCounts, kTypes> types_{};
+  alignas(64) std::array<Kind, kTypes> kinds_{};
   std::atomic<int> type_count_{0};
   TimeCounts in_mailbox_{}, in_handler_{};
   std::array<Event, kEvents> events_{};

@@ -63,7 +63,7 @@ RankTrace rank_trace(const ProbeRegistry& probes, std::int64_t after_ns) {
     actor.lost = reaches_back ? 0 : seen.lost;
     for (auto& row : seen.rows) {
       actor.events.push_back({.kind = key(row.kind), .text = std::move(row.text), .at_ns = row.at_ns, .duration_ns = row.duration_ns,
-                              .number = row.number, .from = std::move(row.from), .sent_ns = row.sent_ns});
+                              .number = row.number, .others = row.others, .from = std::move(row.from), .sent_ns = row.sent_ns});
     }
   }
   for (const auto& edge : probes.edges()) {

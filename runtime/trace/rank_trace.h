@@ -22,6 +22,7 @@ struct TracedEvent {
   std::string kind, text;  // kind as in SCHEMA.md
   std::int64_t at_ns = 0, duration_ns = 0;
   std::int64_t number = -1;
+  std::int64_t others = 0;
   std::string from;
   std::int64_t sent_ns = 0;
   bool operator==(const TracedEvent&) const = default;

@@ -37,6 +37,7 @@ struct EventRow {
   std::int64_t at_ns = 0;        // on the probe's time
   std::int64_t duration_ns = 0;  // of a handler
   std::int64_t number = -1;      // of a state or mark; of kHandled the mailbox depth left behind it
+  std::int64_t others = 0;       // of kHandled: so many more of this type were handled since its last event, each in less than 1 us; at most 255
   std::string from;              // of kHandled: the actor of this system that sent the message, empty where it is not known
   std::int64_t sent_ns = 0;      // ... and when; on the probe's time
   bool operator==(const EventRow&) const = default;
@@ -82,14 +83,13 @@ struct ActorRow {
   std::int64_t depth = 0;
   std::int64_t depth_max = 0;
   double growth_per_s = 0;  // of depth, see rates.h
-  std::int64_t oldest_ns =
-      0;  // age of the oldest message in the mailbox; a lower bound beyond Probe::kStamps
+  std::int64_t oldest_ns = 0;  // age of the oldest message in the mailbox, or of one less than SentCounts::kStamps behind it
   std::int64_t handling_ns = 0;  // time in handlers, ever
   std::int64_t restarts = 0;
   std::int64_t events_lost = 0;  // overwritten in the ring before anybody read them
   std::vector<MessageCount> messages;
   std::vector<DeadLetterCount> dead_letters;
-  std::vector<WaitingMessage> waiting;  // the mailbox, oldest first, at most Probe::kStamps
+  std::vector<WaitingMessage> waiting;  // the mailbox, oldest first, at most SentCounts::kStamps
   HistogramRow in_mailbox, in_handler;  // of the messages handled
   bool operator==(const ActorRow&) const = default;
 };

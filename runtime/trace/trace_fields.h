@@ -12,6 +12,7 @@ void fields(auto& each, Is<TracedEvent> auto& row) {
   each.seconds("at_s", row.at_ns);
   each.seconds("duration_s", row.duration_ns);
   each.value("number", row.number);
+  each.value("others", row.others);
   each.value("from", row.from);
   each.seconds("sent_s", row.sent_ns);
 }

@@ -163,7 +163,10 @@ std::string peek_text(const json& answer) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& event : rows_of(answer, "events")) {
     const bool handled = word(event, "kind") == "handled";
-    rows.push_back({age(event, "age_s"), absl::StrCat(handled ? "handled " : "", word(event, "text"), handled || number(event, "number") < 0 ? "" : absl::StrCat(" ", count(event, "number"))),
+    const std::string more = number(event, "others") > 0    ? absl::StrCat(", after ", count(event, "others"), " more of these")
+                             : handled || number(event, "number") < 0 ? ""
+                                                                      : absl::StrCat(" ", count(event, "number"));
+    rows.push_back({age(event, "age_s"), absl::StrCat(handled ? "handled " : "", word(event, "text"), more),
                     handled ? age(event, "duration_s") : "-", handled ? count(event, "number") : "-", word(event, "from")});
   }
   return absl::StrCat(text, table({{"AGO", true}, {"EVENT"}, {"TOOK", true}, {"LEFT WAITING", true}, {"FROM"}}, rows));

@@ -150,12 +150,12 @@ TEST(RankTrace, HoldsWhatEndedSinceThen) {
   probes.add(stream, "compute");
   const int slot = receiver->add_type(5);
   for (int i = 0; i < 3; ++i) {
-    const std::uint64_t origin = Probe::origin(receiver->sent(5).at, sender->id());
+    const Probe::Sent sent = receiver->sent(5);
     clock.advance(100);
-    const std::uint64_t begun = receiver->begin_handling(5, slot);
+    receiver->begin_handling(slot, sent);
     stream->begin({.what = "forward", .step = i});
     clock.advance(10);
-    receiver->end_handling(5, slot, begun, origin);
+    receiver->end_handling(sent, sender->id());
     stream->end();
   }
   const RankTrace trace = rank_trace(probes, 150);

@@ -177,10 +177,10 @@ TEST(PauseTest, TheProbeShowsItWhileNoHandlerRuns) {
   const int slot = probe.add_type(0);
   probe.set_state(State::kWaitingForCredit, Name{1}, 4);
   probe.sent(0);
-  const auto begun = probe.begin_handling(0, slot);
+  probe.begin_handling(slot);
   probe.pause.pause(probe.ticks().now());
   EXPECT_EQ(probe.row(texts).state, State::kHandling);
-  probe.end_handling(0, slot, begun);
+  probe.end_handling();
   const ActorRow row = probe.row(texts);
   EXPECT_EQ(row.state, State::kPaused);
   EXPECT_EQ(row.detail, "");

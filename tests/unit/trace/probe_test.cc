@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -20,10 +21,10 @@ struct ProbeTest : testing::Test {
   VirtualClock clock;
   Probe probe{"a", Ticks(&clock)};
 
-  void handle(std::uint32_t type, int slot, std::int64_t for_ns = 0) {
-    const std::uint64_t begun = probe.begin_handling(type, slot);
+  void handle(int slot, std::int64_t for_ns = 0) {
+    probe.begin_handling(slot);
     clock.advance(for_ns);
-    probe.end_handling(type, slot, begun);
+    probe.end_handling();
   }
 };
 
@@ -40,7 +41,7 @@ TEST_F(ProbeTest, AnActorThatHasNotSaidAnythingIsIdleSinceItWasMade) {
 TEST_F(ProbeTest, EveryMessageIsSomewhere) {
   const int slot = probe.add_type(3);
   for (int i = 0; i < 10; ++i) probe.sent(3);
-  for (int i = 0; i < 4; ++i) handle(3, slot);
+  for (int i = 0; i < 4; ++i) handle(slot);
   probe.dead_letter(3, DeadReason::kLeftInMailbox);
   const ActorRow row = probe.row(texts());
   EXPECT_EQ(row.sent, 10);
@@ -65,9 +66,9 @@ TEST_F(ProbeTest, CountsTimesInMailboxAndHandler) {
   const auto handled_after = [&](std::int64_t waits_ns, std::int64_t takes_ns) {
     const Probe::Sent sent = probe.sent(3);
     clock.advance(waits_ns);
-    const std::uint64_t begun = probe.begin_handling(3, slot, sent);
+    probe.begin_handling(slot, sent);
     clock.advance(takes_ns);
-    probe.end_handling(3, slot, begun);
+    probe.end_handling(sent);
   };
   clock.advance(1);
   handled_after(0, 250);               // at a bound
@@ -87,7 +88,7 @@ TEST_F(ProbeTest, CountsTheTimeOfEveryMessageOfADeepMailbox) {
   const int slot = probe.add_type(3);
   clock.advance(1);
   std::vector<Probe::Sent> sent;
-  for (std::uint64_t i = 0; i < 4 * Probe::kStamps; ++i) {
+  for (std::uint64_t i = 0; i < 4 * SentCounts::kStamps; ++i) {
     sent.push_back(probe.sent(3));
     clock.advance(1'000);
   }
@@ -97,7 +98,8 @@ TEST_F(ProbeTest, CountsTheTimeOfEveryMessageOfADeepMailbox) {
     std::int64_t bound_ns = 250;
     while (bound_ns < waited_ns) bound_ns *= 2;
     ++expected[bound_ns];
-    probe.end_handling(3, slot, probe.begin_handling(3, slot, its));
+    probe.begin_handling(slot, its);
+    probe.end_handling(its);
   }
   EXPECT_EQ(by_bound_ns(probe.row(texts()).in_mailbox), expected);
 }
@@ -115,7 +117,7 @@ TEST_F(ProbeTest, ShowsWhatWaitsAndHowLong) {
   EXPECT_EQ(row.waiting[0].type, "Type7");
   EXPECT_EQ(row.waiting[1].type, "Type8");
   EXPECT_EQ(row.waiting[1].age_ns, 50);
-  handle(7, slot);
+  handle(slot);
   row = probe.row(texts());
   ASSERT_EQ(row.waiting.size(), 1u);
   EXPECT_EQ(row.waiting[0].type, "Type8");
@@ -125,7 +127,7 @@ TEST_F(ProbeTest, ShowsTheHandlerItIsStuckIn) {
   const int slot = probe.add_type(2);
   probe.sent(2);
   probe.set_state(State::kWaitingForCredit, Name{5});
-  probe.begin_handling(2, slot);
+  probe.begin_handling(slot);
   clock.advance(3'000'000);
   const ActorRow row = probe.row(texts());
   EXPECT_EQ(row.state, State::kHandling);
@@ -155,9 +157,9 @@ TEST_F(ProbeTest, CountsByTypeAndTime) {
   const int one = probe.add_type(1), two = probe.add_type(2);
   for (int i = 0; i < 3; ++i) probe.sent(1);
   probe.sent(2);
-  handle(1, one, 10);
-  handle(1, one, 10);
-  handle(2, two, 1000);
+  handle(one, 10);
+  handle(one, 10);
+  handle(two, 1000);
   const ActorRow row = probe.row(texts());
   ASSERT_EQ(row.messages.size(), 2u);
   EXPECT_EQ(row.messages[0].type, "Type1");
@@ -205,7 +207,7 @@ TEST_F(ProbeTest, CountsTheEventsItLost) {
   const auto total = static_cast<std::int64_t>(Probe::kEvents) + 100;
   for (std::int64_t i = 0; i < total; ++i) {
     probe.sent(1);
-    handle(1, slot, 1);
+    handle(slot, 1);
   }
   const auto events = probe.events_since(0, texts());
   EXPECT_EQ(events.rows.size(), Probe::kEvents);
@@ -223,7 +225,7 @@ TEST_F(ProbeTest, LosesNothingForAReaderThatKeepsUp) {
   for (int i = 0; i < 10; ++i) {
     for (int k = 0; k < 100; ++k) {
       probe.sent(1);
-      handle(1, slot);
+      handle(slot);
     }
     const auto events = probe.events_since(next, texts());
     EXPECT_EQ(events.lost, 0);
@@ -251,6 +253,122 @@ TEST_F(ProbeTest, RefusesMoreTypesThanItCounts) {
   EXPECT_DEATH(probe.add_type(99), "actor 'a' handles more than 48 message types");
 }
 
+TEST_F(ProbeTest, TellsTheAgeOfTheOldestOfMany) {
+  clock.advance(1);
+  for (int i = 0; i < 1000; ++i) {
+    probe.sent(1);
+    clock.advance(10);
+  }
+  const ActorRow row = probe.row(texts());
+  EXPECT_EQ(row.depth, 1000);
+  EXPECT_GT(row.oldest_ns, 10'000 - 64 * 10);
+  EXPECT_LE(row.oldest_ns, 10'000);
+  EXPECT_EQ(row.waiting.size(), SentCounts::kStamps);
+}
+
+// By the processor's counter: handlers that are so quick that most are not timed.
+struct QuickProbe : testing::Test {
+  Probe probe{"a", Ticks()};
+  const int one = probe.add_type(1), two = probe.add_type(2);
+
+  void SetUp() override {
+    if (!has_constant_counter()) GTEST_SKIP() << "skipped because this processor's counter is not the probes' clock";
+    probe.begin_turn();
+  }
+  void handle(int slot, const Probe::Sent& sent) {
+    probe.begin_handling(slot, sent);
+    probe.end_handling(sent);
+  }
+  static std::int64_t sum(const HistogramRow& times) { return std::accumulate(times.counts.begin(), times.counts.end(), std::int64_t{0}); }
+  static std::int64_t above(const HistogramRow& times, double bound_s) {
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < times.counts.size(); ++i) count += i > 0 && times.bounds_s[i - 1] >= bound_s ? times.counts[i] : 0;
+    return count;
+  }
+};
+
+TEST_F(QuickProbe, CountsTheUntimed) {
+  std::int64_t ones = 0, twos = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const bool is_two = i % 3 == 0;
+    ++(is_two ? twos : ones);
+    handle(is_two ? two : one, probe.sent(is_two ? 2 : 1));
+    if (i % 7 != 0) continue;
+    const ActorRow row = probe.row(texts());
+    ASSERT_EQ(row.handled, ones + twos);
+    ASSERT_EQ(row.depth, 0);
+    ASSERT_EQ(row.messages.size(), ones == 0 ? 1u : 2u);
+    if (ones > 0) {
+      ASSERT_EQ(row.messages[0].handled, ones);
+    }
+    ASSERT_EQ(row.messages.back().handled, twos);
+    ASSERT_EQ(sum(row.in_mailbox), row.handled);
+    ASSERT_EQ(sum(row.in_handler), row.handled);
+  }
+  std::int64_t events = 0, of_events = 0;
+  const auto seen = probe.events_since(0, texts());
+  for (const auto& event : seen.rows) {
+    ++events;
+    of_events += 1 + event.others;
+  }
+  EXPECT_LT(seen.next, 20'000u / 8) << "most are not timed";
+  EXPECT_GT(of_events, 8 * events);
+}
+
+// What waited long is seen, though its handler is not timed: the others did not.
+TEST_F(QuickProbe, KnowsHowLongTheUntimedWaited) {
+  for (int i = 0; i < 1000; ++i) handle(one, probe.sent(1));
+  const std::int64_t before = above(probe.row(texts()).in_mailbox, 0.004);
+  const Ticks ticks;
+  const std::uint64_t now = ticks.now(), long_ago = now - ticks.in_ticks(10'000'000);
+  for (int i = 0; i < 200; ++i) {
+    Probe::Sent sent{.at = i % 10 == 3 ? long_ago : ticks.now()};
+    probe.sent(1, sent);
+    handle(one, sent);
+  }
+  const ActorRow row = probe.row(texts());
+  EXPECT_EQ(above(row.in_mailbox, 0.004) - before, 20);
+  EXPECT_EQ(sum(row.in_mailbox), 1200);
+}
+
+TEST_F(QuickProbe, ShowsTheUntimedHandlerItIsStuckIn) {
+  for (int i = 0; i < 1000; ++i) handle(one, probe.sent(1));
+  const auto events = [this] { return probe.events_since(0, texts()).next; };
+  for (int i = 0; i < 50; ++i) {
+    const std::uint64_t before = events();
+    const Probe::Sent sent = probe.sent(1);
+    probe.begin_handling(one, sent);
+    const ActorRow row = probe.row(texts());
+    EXPECT_EQ(row.state, State::kHandling);
+    EXPECT_EQ(row.detail, "Type1");
+    EXPECT_EQ(row.handled, 1000 + i);
+    EXPECT_EQ(row.depth, 1) << "it is in hand";
+    EXPECT_LT(row.since_ns, 10'000'000'000);
+    const bool is_guessed = probe.now().guessed_on != nullptr;
+    probe.end_handling(sent);
+    EXPECT_NE(is_guessed, events() > before) << "of the untimed it is guessed when they send";
+    EXPECT_EQ(probe.row(texts()).state, State::kIdle);
+    EXPECT_EQ(probe.now().guessed_on, nullptr);
+  }
+}
+
+TEST_F(QuickProbe, TakesTheUntimedForAsLongAsTheLastTimedOne) {
+  std::int64_t last_ns = 0, took_ns = 0;
+  std::uint64_t seen = 0;
+  for (int i = 0; i < 5000; ++i) {
+    handle(one, probe.sent(1));
+    const auto events = probe.events_since(seen, texts());
+    seen = events.next;
+    const std::int64_t all_ns = probe.row(texts()).handling_ns;
+    if (events.rows.empty()) {
+      EXPECT_NEAR(static_cast<double>(all_ns - last_ns), static_cast<double>(took_ns), 2.0) << i;
+    } else {
+      took_ns = events.rows.back().duration_ns;
+    }
+    last_ns = all_ns;
+  }
+}
+
 // Law 10: a reader never disturbs and never waits, while writers go on.
 TEST(Probe, IsReadWhileItIsWritten) {
   const auto probe = std::make_unique<Probe>("busy", Ticks());
@@ -262,9 +380,9 @@ TEST(Probe, IsReadWhileItIsWritten) {
   std::thread actor([&] {
     for (int handled = 0; handled < 50'000;) {
       if (probe->depth() == 0) continue;
-      const std::uint64_t begun = probe->begin_handling(1, slot);
+      probe->begin_handling(slot);
       probe->set_state(State::kRunning, Name{static_cast<std::uint32_t>(handled)}, handled);
-      probe->end_handling(1, slot, begun);
+      probe->end_handling();
       ++handled;
     }
     done.store(true);
@@ -284,6 +402,42 @@ TEST(Probe, IsReadWhileItIsWritten) {
   sender.join();
   actor.join();
   EXPECT_EQ(probe->row(texts()).handled, 50'000);
+}
+
+// The same with handlers most of which are not timed: a reader finds counts that go together.
+TEST(Probe, IsReadWhileTheQuickAreCounted) {
+  const auto probe = std::make_unique<Probe>("busy", Ticks());
+  const int slot = probe->add_type(1), other = probe->add_type(2);
+  std::atomic<bool> done{false};
+  std::thread actor([&] {
+    probe->begin_turn();
+    for (int handled = 0; handled < 300'000; ++handled) {
+      const Probe::Sent sent = probe->sent(1);
+      probe->begin_handling(handled % 5 == 0 ? other : slot, sent);
+      probe->end_handling(sent);
+    }
+    done.store(true);
+  });
+  ActorRow last = probe->row(texts());
+  while (!done.load()) {
+    const ActorRow row = probe->row(texts());
+    EXPECT_EQ(row.sent, row.handled + row.dead + row.depth);
+    std::int64_t by_type = 0, mailbox = 0, handler = 0;
+    for (const auto& message : row.messages) by_type += message.handled;
+    for (const std::int64_t count : row.in_mailbox.counts) mailbox += count;
+    for (std::size_t i = 0; i < row.in_handler.counts.size(); ++i) {
+      handler += row.in_handler.counts[i];
+      EXPECT_GE(row.in_handler.counts[i], last.in_handler.counts[i]) << "bucket " << i;
+    }
+    EXPECT_EQ(by_type, row.handled);
+    EXPECT_EQ(mailbox, row.handled);
+    EXPECT_EQ(handler, row.handled);
+    EXPECT_GE(row.handled, last.handled);
+    EXPECT_GE(row.handling_ns, last.handling_ns);
+    last = row;
+  }
+  actor.join();
+  EXPECT_EQ(probe->row(texts()).handled, 300'000);
 }
 
 }  // namespace

@@ -14,7 +14,11 @@ class TurnClockTest : public testing::Test {
   void SetUp() override {
     if (!has_constant_counter()) GTEST_SKIP() << "skipped because this processor's counter is not the probes' clock";
     turns.start(ticks);
+    turns.begin_turn();
     quick = ticks.in_ticks(TurnClock::kQuick_ns);
+    turns.begin(ticks, {});
+    turns.end(ticks);
+    turns.begin_turn();
   }
   // The time that passes is seen in the counter.
   std::uint64_t later_by(std::uint64_t by) const {
@@ -23,19 +27,28 @@ class TurnClockTest : public testing::Test {
     }
     return ticks.now();
   }
-  TurnClock::Habit quick_habit(std::uint64_t handled, std::uint64_t last = 100) const { return {.handled = handled, .ticks = handled * (quick / 4), .last = last}; }
-  // Of a quick kind, the first from `from` on that is timed, or is not.
-  static std::uint64_t chosen(bool is_chosen, std::uint64_t from = 2 * TurnClock::kTimedFirst) {
-    while (TurnClock::is_chosen(from) != is_chosen) ++from;
-    return from;
-  }
   static TurnClock::Sent read_at(std::uint64_t at) { return {.at = at}; }
-  // Of an actor on this thread, which so has ended at a time that was read.
+  std::uint64_t begin_of_a_quick_kind(const TurnClock::Sent& sent) {
+    const std::uint64_t begun = turns.begin_untimed(ticks, sent);
+    return begun != 0 ? begun : turns.begin(ticks, sent);
+  }
+  // A handler of an actor on this thread whose end is read. Gives its end.
   std::uint64_t another_one() {
     TurnClock other;
     other.start(ticks);
-    const std::uint64_t begun = other.begin(ticks, {}, {});
+    other.begin_turn();
+    const std::uint64_t begun = other.begin(ticks, {});
     return begun + other.end(ticks);
+  }
+  // Of an actor on this thread. What it sends.
+  TurnClock::Sent sent_by_an_untimed_one() {
+    TurnClock other;
+    other.start(ticks);
+    other.begin_turn();
+    other.begin(ticks, {});
+    other.end(ticks);
+    other.begin_untimed(ticks, {});
+    return other.guess();
   }
 
   const Ticks ticks;
@@ -43,131 +56,145 @@ class TurnClockTest : public testing::Test {
   std::uint64_t quick = 0;
 };
 
-TEST_F(TurnClockTest, BeginsWhereTheOneBeforeEnded) {
-  turns.begin(ticks, {}, {});
-  turns.end(ticks);  // a new one has doubts
-  const std::uint64_t lay_since = ticks.now();
-  later_by(3 * quick);
-  const std::uint64_t ended = another_one();
-  const std::uint64_t begun = turns.begin(ticks, read_at(lay_since), {});
-  EXPECT_EQ(begun, ended);
-  later_by(3 * quick);
-  const std::uint64_t its_end = begun + turns.end(ticks);
-  EXPECT_EQ(turns.begin(ticks, read_at(lay_since), {}), its_end);
+TEST_F(TurnClockTest, BeginsWhereTheOneBeforeOfTheTurnEnded) {
+  std::uint64_t begun = turns.begin(ticks, {});
+  for (int i = 0; i < 3; ++i) {
+    later_by(3 * quick);
+    const std::uint64_t ended = begun + turns.end(ticks);
+    EXPECT_EQ(begun = turns.begin(ticks, {}), ended);
+  }
+  const std::uint64_t ended = begun + turns.end(ticks);
+  EXPECT_EQ(turns.begin_untimed(ticks, {}), ended);
 }
 
-TEST_F(TurnClockTest, ReadsTheClockAfterIdleness) {
-  turns.begin(ticks, {}, {});
+TEST_F(TurnClockTest, BeginsWhereItsSenderEnded) {
+  const TurnClock::Sent sent = sent_by_an_untimed_one();
+  const std::uint64_t ended = another_one();
+  turns.begin_turn();
+  EXPECT_EQ(turns.begin(ticks, sent), ended) << "what this thread has sent lies there";
+}
+
+// Whatever the times of the message and of the thread's last handler: the thread may have slept in between.
+TEST_F(TurnClockTest, ReadsTheClockAtTheBeginOfATurn) {
+  turns.begin(ticks, {});
   turns.end(ticks);
-  const std::uint64_t sent_at = later_by(100 * quick);
+  const std::uint64_t sent_at = ticks.now();
+  another_one();
   const std::uint64_t woken = later_by(100 * quick);
-  EXPECT_GE(turns.begin(ticks, read_at(sent_at), quick_habit(chosen(false))), woken);
+  turns.begin_turn();
+  EXPECT_GE(turns.begin(ticks, read_at(sent_at)), woken);
+  turns.end(ticks);
+  const std::uint64_t again = later_by(100 * quick);
+  turns.begin_turn();
+  EXPECT_GE(begin_of_a_quick_kind(read_at(sent_at)), again);
 }
 
 // Its sender took long against its habit before it sent: the time says nothing of whether the message lay there.
 TEST_F(TurnClockTest, DoesNotTrustAGuessOfAnotherThread) {
-  TurnClock::Sent guess, own;
-  std::thread([&] {
-    TurnClock sender;
-    sender.start(ticks);
-    sender.begin(ticks, {}, quick_habit(chosen(false)));
-    guess = sender.now(ticks);
-  }).join();
-  later_by(10 * quick);
-  turns.begin(ticks, {}, {});
-  turns.end(ticks);
+  TurnClock::Sent guess;
+  std::thread([&] { guess = sent_by_an_untimed_one(); }).join();
+  another_one();
   const std::uint64_t woken = later_by(100 * quick);
-  EXPECT_GE(turns.begin(ticks, guess, quick_habit(chosen(false))), woken);
-  own = turns.now(ticks);
-  turns.end(ticks);
-  const std::uint64_t own_end = another_one();
-  EXPECT_EQ(turns.begin(ticks, own, {}), own_end) << "what this thread has sent lies there";
+  turns.begin_turn();
+  EXPECT_GE(begin_of_a_quick_kind(guess), woken);
+}
+
+// The actor has handled something on another thread since this one's last time.
+TEST_F(TurnClockTest, DoesNotBeginBeforeItsOwnLastEnd) {
+  const TurnClock::Sent sent = sent_by_an_untimed_one();
+  another_one();
+  std::uint64_t ended = 0;
+  std::thread([&] {
+    turns.begin_turn();
+    const std::uint64_t begun = turns.begin(ticks, {});
+    later_by(10 * quick);
+    ended = begun + turns.end(ticks);
+  }).join();
+  turns.begin_turn();
+  EXPECT_GE(turns.begin(ticks, sent), ended);
 }
 
 TEST_F(TurnClockTest, ReadsTheClockInDoubt) {
-  const std::uint64_t sent_at = ticks.now();
-  turns.begin(ticks, {}, {});
+  const TurnClock::Sent sent = sent_by_an_untimed_one();
+  turns.begin(ticks, {});
   later_by(3 * quick);
   turns.end(ticks);
   turns.doubt();  // paused, say
   const std::uint64_t went_on = later_by(100 * quick);
-  EXPECT_GE(turns.begin(ticks, read_at(sent_at), {}), went_on);
+  EXPECT_GE(turns.begin(ticks, sent), went_on);
   turns.end(ticks);
   TurnClock other;
   other.start(ticks);
   other.doubt();
   const std::uint64_t later = later_by(100 * quick);
-  EXPECT_GE(turns.begin(ticks, read_at(sent_at), {}), later) << "the doubt is this thread's, too";
+  EXPECT_GE(turns.begin(ticks, sent), later) << "the doubt is this thread's, too";
 }
 
 TEST_F(TurnClockTest, TimesSomeOfTheQuick) {
   int timed = 0, of_a_period = 0;
-  for (std::uint64_t handled = 0; handled < 80'000; ++handled) {
-    turns.begin(ticks, {}, quick_habit(handled));
-    turns.end(ticks);
-    EXPECT_TRUE(turns.is_timed() || handled >= TurnClock::kTimedFirst) << handled;
-    timed += turns.is_timed();
-    of_a_period += turns.is_timed() && handled % 8 == 1;
+  constexpr int kAll = 800'000;
+  for (std::uint64_t handled = 1; handled <= kAll; ++timed) {
+    const std::uint32_t untimed = turns.untimed_after(handled, handled * (quick / 4), 100);
+    EXPECT_TRUE(untimed == 0 || handled >= TurnClock::kTimedFirst) << handled;
+    of_a_period += handled % 8 == 1;
+    handled += untimed + 1;
   }
-  constexpr int kExpected = 80'000 / static_cast<int>(TurnClock::kTimedApart);
+  constexpr int kExpected = kAll / static_cast<int>(TurnClock::kTimedApart);
   EXPECT_NEAR(timed, kExpected, kExpected / 10);
-  EXPECT_NEAR(of_a_period, kExpected / 8, kExpected / 30);
+  EXPECT_NEAR(of_a_period, kExpected / 8, kExpected / 30) << "no period of the messages goes along with it";
+}
+
+TEST_F(TurnClockTest, TimesWhoHasRested) {
+  const std::uint64_t rested = ticks.in_ticks(TurnClock::kRested_ns);
+  TurnClock fresh;
+  fresh.start(ticks);
+  fresh.begin_turn();
+  EXPECT_EQ(fresh.begin_untimed(ticks, {}), 0u) << "it is its first";
+  for (int i = 0; i < 3; ++i) {
+    turns.begin_turn();
+    EXPECT_NE(turns.begin_untimed(ticks, {}), 0u);
+    const std::uint64_t later = later_by(rested + quick);
+    turns.begin_turn();
+    EXPECT_EQ(turns.begin_untimed(ticks, {}), 0u);
+    const std::uint64_t begun = turns.begin(ticks, {});
+    EXPECT_GE(begun, later);
+    EXPECT_LT(begun, later + rested) << "the clock was read a moment ago";
+    turns.end(ticks);
+  }
 }
 
 TEST_F(TurnClockTest, TimesEachOfTheOthers) {
-  for (const TurnClock::Habit& slow : {TurnClock::Habit{.handled = 1000, .ticks = 1000 * quick, .last = 10}, quick_habit(1'000'000, 2 * quick)}) {
-    for (const bool is_chosen : {true, false}) {
-      auto habit = slow;
-      habit.handled = chosen(is_chosen, slow.handled);
-      habit.ticks += (habit.handled - slow.handled) * quick;
-      const std::uint64_t begun = turns.begin(ticks, {}, habit);
-      const std::uint64_t ended = later_by(2 * quick);
-      EXPECT_GE(begun + turns.end(ticks), ended) << "it, or the last of its kind, was not quick";
-    }
+  for (std::uint64_t handled = 1000; handled < 2000; ++handled) {
+    EXPECT_EQ(turns.untimed_after(handled, handled * quick, 10), 0u) << "they are not quick on average";
+    EXPECT_EQ(turns.untimed_after(handled, handled * (quick / 4), 2 * quick), 0u) << "the last one was not quick";
   }
 }
 
-TEST_F(TurnClockTest, TakesTheQuickForAsLongAsTheLastTimedOne) {
-  turns.begin(ticks, {}, quick_habit(chosen(false), 77));
-  EXPECT_EQ(turns.end(ticks), 77u);
-}
-
 TEST_F(TurnClockTest, WhatATimedOneTookDoesNotHoldWhatTheUntimedBeforeItTook) {
-  turns.begin(ticks, {}, quick_habit(chosen(false)));
-  const TurnClock::Sent sent = turns.now(ticks);
+  turns.begin_untimed(ticks, {});
   const std::uint64_t later = later_by(100 * quick);
-  turns.end(ticks);
-  EXPECT_GE(turns.begin(ticks, sent, quick_habit(chosen(true))), later);
+  EXPECT_GE(turns.begin(ticks, {}), later);
   EXPECT_LT(turns.end(ticks), 100 * quick);
 }
 
 // Of any number of kinds, which are never the ones that are timed.
 TEST_F(TurnClockTest, ReadsTheClockAfterManyUntimed) {
-  turns.begin(ticks, {}, {});
-  const TurnClock::Sent sent = {.at = ticks.now() - 100 * quick};
-  turns.end(ticks);
   std::uint64_t last = 0;
-  int same = 0;
+  std::uint32_t same = 0, most = 0;
   for (int i = 0; i < 500; ++i) {
-    const std::uint64_t begun = turns.begin(ticks, sent, quick_habit(chosen(false)));
-    same = begun == last ? same + 1 : 0;
-    EXPECT_LT(same, static_cast<int>(TurnClock::kUntimedMost)) << i;
+    const std::uint64_t begun = turns.begin_untimed(ticks, {});
+    same = begun == last ? same + 1 : 1;
+    most = std::max(most, same);
     last = begun;
-    turns.end(ticks);
   }
+  EXPECT_EQ(most, TurnClock::kGuessedMost);
 }
 
-TEST_F(TurnClockTest, WhatAQuickHandlerSendsIsSentWhenItBegan) {
-  const std::uint64_t begun = turns.begin(ticks, {}, quick_habit(chosen(false)));
+TEST_F(TurnClockTest, WhatAnUntimedOneSendsIsSentWhenItBegan) {
+  const std::uint64_t begun = turns.begin_untimed(ticks, {});
   later_by(quick);
-  EXPECT_EQ(turns.now(ticks).at, begun);
-  EXPECT_NE(turns.now(ticks).guessed_on, nullptr);
-  turns.end(ticks);
-  EXPECT_GT(turns.now(ticks).at, begun + quick);
-  const std::uint64_t slow_begun = turns.begin(ticks, {}, {});
-  later_by(quick);
-  EXPECT_GE(turns.now(ticks).at, slow_begun + quick);
-  EXPECT_EQ(turns.now(ticks).guessed_on, nullptr);
+  EXPECT_EQ(turns.guess().at, begun);
+  EXPECT_NE(turns.guess().guessed_on, nullptr);
 }
 
 TEST(TurnClockOfAClock, IsReadAlways) {
@@ -175,12 +202,14 @@ TEST(TurnClockOfAClock, IsReadAlways) {
   const Ticks ticks(&clock);
   TurnClock turns;
   turns.start(ticks);
-  for (std::uint64_t handled = 0; handled < 100; ++handled) {
-    const std::uint64_t begun = turns.begin(ticks, {.at = 0}, {.handled = handled, .ticks = 0, .last = 0});
+  turns.begin_turn();
+  for (std::uint64_t handled = 0; handled < 1000; ++handled) {
+    const std::uint64_t begun = turns.begin(ticks, {.at = 0});
     EXPECT_EQ(begun, ticks.now());
     clock.advance(7);
-    EXPECT_EQ(turns.now(ticks).at, begun + 7);
     EXPECT_EQ(turns.end(ticks), 7u);
+    EXPECT_EQ(turns.untimed_after(handled, 0, 0), 0u);
+    clock.advance(1);
   }
 }
 

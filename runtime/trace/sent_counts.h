@@ -1,0 +1,69 @@
+// How many messages were sent to one actor, and when those were that wait. A thread counts in a place of its own, so sending costs no locked
+// instruction; threads beyond the first kOwn of the process that send anything share one place, by atomic adds.
+//
+// Threads: `add` by any; readers by any at any time. Limits: kStamps messages of each place are known, the newest; of those before them the time of one
+// in kStamps, kMarks of them. Invariants: none is lost or counted twice, whatever threads come and go
+// (SentCountsTest.CountsForThreadsThatComeAndGo); the oldest that waits is as old as is said, or has fewer than kStamps before it
+// (SentCountsTest.TellsTheAgeOfTheOldestOfMany).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace troupe::trace {
+
+class SentCounts {
+ public:
+  static constexpr int kOwn = 5;
+  static constexpr std::uint64_t kStamps = 64, kMarks = 32;
+
+  // `stamp`: ticks << 12 | what the reader wants to know of the message; not 0.
+  void add(std::uint64_t stamp) {
+    if (!add_to_own(stamp)) [[unlikely]] add_elsewhere(stamp);
+  }
+  // False: nothing was done, this thread has no place of its own yet, or never.
+  bool add_to_own(std::uint64_t stamp) {
+    const auto own = static_cast<std::size_t>(own_place);
+    if (own >= kOwn) [[unlikely]] return false;
+    Place& place = places_[own];
+    const std::uint64_t number = place.count.load(std::memory_order_relaxed);
+    place.write(number, stamp);
+    place.count.store(number + 1, std::memory_order_release);
+    return true;
+  }
+
+  std::uint64_t total() const {
+    std::uint64_t sum = 0;
+    for (const auto& place : places_) sum += place.count.load(std::memory_order_acquire);
+    return sum;
+  }
+  struct Newest {
+    std::vector<std::uint64_t> stamps;  // the oldest first
+    std::uint64_t oldest = 0;           // of the oldest that is known, also of those whose stamps are not; 0: of none
+  };
+  // Of the `most` newest messages. `now`: ticks << 12.
+  Newest newest(std::uint64_t most, std::uint64_t now) const;
+
+ private:
+  friend class OwnPlace;
+  struct alignas(64) Place {
+    std::atomic<std::uint64_t> count{0};
+    std::array<std::atomic<std::uint64_t>, kStamps> stamps{};
+    std::array<std::atomic<std::uint64_t>, kMarks> marks{};
+
+    void write(std::uint64_t number, std::uint64_t stamp) {
+      stamps[number % kStamps].store(stamp, std::memory_order_relaxed);
+      if (number % kStamps == 0) [[unlikely]] marks[number / kStamps % kMarks].store(stamp, std::memory_order_relaxed);
+    }
+  };
+  void add_elsewhere(std::uint64_t stamp);
+
+  // -1: none yet; kOwn: that of many. Reached without a call.
+  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local int own_place = -1;
+
+  std::array<Place, kOwn + 1> places_{};
+};
+
+}  // namespace troupe::trace
