@@ -140,16 +140,19 @@ constexpr std::size_t kQuantum = 3;  // as CAF's own loop: of the urgent message
 }  // namespace
 
 caf::resumable::resume_result Host::resume(caf::execution_unit* unit, std::size_t messages_most) {
+  take_over(this);
   if (!activate(unit)) return resume_result::done;
   trace::Probe& probe = *cell_.probe;
   trace::Pause& pause = probe.pause;
   pause.begin_turn();
   probe.begin_turn();
+  hand_over(this);
   std::size_t handled = 0;
   Turn turn{{this, handled, messages_most}, pause};
   while (handled < messages_most) {
     while (pause.holds_back()) {
       probe.doubt_the_time();
+      hand_over(this);
       if (pause.park(handled > 0 ? probe.ticks().now() : 0)) return resume_result::awaiting_message;
     }
     if (!mailbox().new_round(kQuantum, turn).consumed_items) {

@@ -1,7 +1,6 @@
 #include "runtime/trace/probe.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "runtime/base/check.h"
 
@@ -112,10 +111,8 @@ const char* key(EventKind kind) {
 Probe::Probe(std::string name, Ticks ticks) : name_(std::move(name)) { set_ticks(ticks); }
 
 int Probe::add_type(std::uint32_t type) {
-  const int slot = type_count_.load(std::memory_order_relaxed);
-  TROUPE_CHECK(slot < kTypes) << "actor '" << name_ << "' handles more than " << kTypes << " message types";
-  kinds_[static_cast<std::size_t>(slot)].type.store(type, std::memory_order_relaxed);
-  type_count_.store(slot + 1, std::memory_order_release);
+  const int slot = handled_.add_type(type);
+  TROUPE_CHECK(slot >= 0) << "actor '" << name_ << "' handles more than " << kTypes << " message types";
   return slot;
 }
 
@@ -133,54 +130,27 @@ void Probe::begin_timed(Kind& kind, const Sent& sent) {
 void Probe::end_timed(const Sent& sent, std::uint32_t sender) {
   Kind& kind = *timed_in_hand_.load(std::memory_order_relaxed);
   const std::uint64_t begun = clock_.begun(), spent = clock_.end(ticks_);
-  const std::uint64_t untimed = kind.since_timed(), usual = kind.last_ticks.load(std::memory_order_relaxed);
-  const auto in_bucket = [this](TimeCounts& times, std::uint64_t ticks) -> auto& { return times[static_cast<std::size_t>(ticks_.bucket(ticks))]; };
-  bump(version_, 1);
-  bump(kind.handled, untimed + 1);
-  bump(kind.ticks, untimed * usual + spent);
-  if (untimed != 0) bump(in_bucket(in_handler_, usual), untimed);
-  bump(in_bucket(in_handler_, spent), 1);
-  settle_waits();
-  bump(handled_, 1);
-  bump(waits_counted_, 1);
-  bump(in_bucket(in_mailbox_, begun > sent.at ? begun - sent.at : 0), 1);  // other cores' counters may be ahead
-  const std::uint32_t next = clock_.untimed_after(kind.handled.load(std::memory_order_relaxed), kind.ticks.load(std::memory_order_relaxed), spent);
-  kind.last_ticks.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(spent, 0xffffffffu)), std::memory_order_release);
-  kind.untimed.store(next, std::memory_order_release);
-  kind.untimed_left.store(next, std::memory_order_release);
-  bump(version_, 1);
+  const auto habit = HandledCounts::habit_with(kind, spent);
+  const std::uint64_t others = kind.since_timed();
+  const std::uint64_t waited = begun > sent.at ? begun - sent.at : 0;  // other cores' counters may be ahead
+  handled_.add(kind, waited, spent, clock_.untimed_after(habit.handled, habit.ticks, spent), ticks_);
   if (!clock_.is_quick(spent)) look_at_depth(0);
+  const std::uint64_t numbers = std::min<std::uint64_t>(others, 0xff) << 48 | std::min<std::uint64_t>(behind_, 0xffff) << 32;
   const std::uint64_t origin = sender == 0 || sent.at == kNotKnown ? 0 : pack(sent.at, sender);
-  write_event(EventKind::kHandled, begun, kind.type.load(std::memory_order_relaxed),
-              std::min<std::uint64_t>(untimed, 0xff) << 48 | std::min<std::uint64_t>(behind_, 0xffff) << 32 | std::min<std::uint64_t>(spent, 0xffffffffu), origin);
+  write_event(EventKind::kHandled, begun, kind.type.load(std::memory_order_relaxed), numbers | std::min<std::uint64_t>(spent, 0xffffffffu), origin);
   timed_in_hand_.store(nullptr, std::memory_order_relaxed);
 }
 
-void Probe::settle_waits() {
-  const std::uint64_t handled = handled_.load(std::memory_order_relaxed), since = handled - waits_counted_.load(std::memory_order_relaxed);
-  if (since == 0) return;
-  bump(in_mailbox_[static_cast<std::size_t>(usual_wait_.load(std::memory_order_relaxed))], since);
-  waits_counted_.store(handled, std::memory_order_release);
-}
-
-void Probe::expect_wait(std::uint64_t waited) {
-  if (waited > clock_.begun()) waited = 0;  // its time is not known, or another core's counter is ahead
-  bump(version_, 1);
-  settle_waits();
-  const int bucket = ticks_.bucket(waited);
-  usual_wait_.store(bucket, std::memory_order_release);
-  // the bounds themselves are rounded: what is near one is looked up
-  usual_wait_low_ = bucket == 0 ? 0 : ticks_.in_ticks(Ticks::bound_ns(bucket - 1)) + 2;
-  const std::uint64_t high = bucket < Ticks::kBounds ? ticks_.in_ticks(Ticks::bound_ns(bucket)) : usual_wait_low_ + 2;
-  usual_wait_span_ = high - 2 - usual_wait_low_;
-  bump(version_, 1);
-}
-
 void Probe::look_at_depth(std::uint64_t in_hand) {
-  const std::uint64_t handled = handled_.load(std::memory_order_relaxed), sent = sent_.total();
+  const std::uint64_t handled = handled_.total(), sent = sent_.total();
   behind_ = sent > handled + in_hand ? sent - handled - in_hand : 0;
-  const auto depth = static_cast<std::int64_t>(sent - handled - dead_.load(std::memory_order_relaxed));
-  if (depth > depth_max_.load(std::memory_order_relaxed)) depth_max_.store(depth, std::memory_order_relaxed);
+  raise_depth_max(static_cast<std::int64_t>(sent - handled - dead_.load(std::memory_order_relaxed)));
+}
+
+void Probe::raise_depth_max(std::int64_t depth) const {
+  std::int64_t most = depth_max_.load(std::memory_order_relaxed);
+  while (depth > most && !depth_max_.compare_exchange_weak(most, depth, std::memory_order_relaxed)) {
+  }
 }
 
 void Probe::dead_letter(std::uint32_t type, DeadReason reason) {
@@ -304,51 +274,14 @@ Probe::Events Probe::events_since(std::uint64_t since, const Texts& texts, std::
   return result;
 }
 
-void Probe::read_handled(ActorRow& row, const Texts& texts) const {
-  constexpr int kTries = 1000;  // one is enough, but for the busiest of writers and one that has lost its core
-  std::array<std::uint64_t, Ticks::kBounds + 1> in_mailbox{}, in_handler{};
-  std::array<std::uint64_t, kTypes> handled{}, ticks{};
-  const int types = type_count_.load(std::memory_order_acquire);
-  for (int i = 0; i < kTries; ++i) {
-    const std::uint64_t version = version_.load(std::memory_order_acquire), waits_counted = waits_counted_.load(std::memory_order_acquire);
-    if (version % 2 == 1) {
-      std::this_thread::yield();
-      if (i + 1 < kTries) continue;
-    }
-    std::ranges::transform(in_mailbox_, in_mailbox.begin(), [](const auto& count) { return count.load(std::memory_order_acquire); });
-    std::ranges::transform(in_handler_, in_handler.begin(), [](const auto& count) { return count.load(std::memory_order_acquire); });
-    std::uint64_t all = 0;
-    for (std::size_t type = 0; type < static_cast<std::size_t>(types); ++type) {
-      const Kind& kind = kinds_[type];
-      const std::uint64_t since = kind.since_timed(), usual = kind.last_ticks.load(std::memory_order_acquire);
-      handled[type] = kind.handled.load(std::memory_order_acquire) + since;
-      ticks[type] = kind.ticks.load(std::memory_order_acquire) + since * usual;
-      in_handler[static_cast<std::size_t>(ticks_.bucket(usual))] += since;
-      all += handled[type];
-    }
-    if (all > waits_counted) in_mailbox[static_cast<std::size_t>(usual_wait_.load(std::memory_order_acquire))] += all - waits_counted;
-    row.handled = static_cast<std::int64_t>(all);
-    if (version == version_.load(std::memory_order_relaxed)) break;
-  }
-  for (std::size_t type = 0; type < static_cast<std::size_t>(types); ++type) {
-    if (handled[type] == 0) continue;
-    const std::int64_t handling_ns = ticks_.ns(ticks[type]);
-    row.messages.push_back({texts.type(kinds_[type].type.load(std::memory_order_relaxed)), static_cast<std::int64_t>(handled[type]), handling_ns});
-    row.handling_ns += handling_ns;
-  }
-  for (int i = 0; i < Ticks::kBounds; ++i) row.in_mailbox.bounds_s.push_back(static_cast<double>(Ticks::bound_ns(i)) / 1e9);
-  row.in_handler.bounds_s = row.in_mailbox.bounds_s;
-  row.in_mailbox.counts.assign(in_mailbox.begin(), in_mailbox.end());
-  row.in_handler.counts.assign(in_handler.begin(), in_handler.end());
-}
-
 ActorRow Probe::row(const Texts& texts) const {
   ActorRow row;
   row.name = name_;
-  read_handled(row, texts);
+  handled_.read(row, ticks_, texts.type);
   row.dead = dead_count();
   row.sent = sent_count();
   row.depth = std::max<std::int64_t>(0, row.sent - row.handled - row.dead);
+  if (handled_count() == row.handled) raise_depth_max(row.depth);  // else what was sent is newer than what was handled
   row.depth_max = std::max(depth_max(), row.depth);
   row.restarts = static_cast<std::int64_t>(restarts_.load(std::memory_order_relaxed));
   const std::uint64_t written = events_written_.load(std::memory_order_relaxed);

@@ -1,12 +1,10 @@
 // What is seen of one actor from outside, without its help: also when it is stuck in a handler.
 //
 // Threads: `sent` and `dead_letter` by any thread; the rest of the writers by the actor's own context, one at
-// a time; readers by any thread at any time. Writers never lock, never wait: a few relaxed stores. Of kinds whose handlers are quick, the one in
-// kTimedApart that is timed counts for those before it and has an event; those since it are counted by what is left of them (turn_clock.h). Limits:
-// sizeof(Probe) <= 16 KiB (static_assert); kTypes message types an actor; the last kEvents events; of the mailbox what sent_counts.h says. Invariants:
-// sent = handled + dead + depth (ProbeTest.EveryMessageIsSomewhere); every handled message is in one bucket of each
-// histogram (ProbeTest.CountsTimesInMailboxAndHandler, QuickProbe.CountsTheUntimed); the ring says how many events it lost
-// (ProbeTest.CountsTheEventsItLost, CASES A24).
+// a time; readers by any thread at any time. Writers never lock, never wait: a few relaxed stores. Limits:
+// sizeof(Probe) <= 16 KiB (static_assert); kTypes message types an actor; the last kEvents events, of handlers that are not timed
+// (turn_clock.h) none; of the mailbox what sent_counts.h says. Invariants: sent = handled + dead + depth (ProbeTest.EveryMessageIsSomewhere);
+// the ring says how many events it lost (ProbeTest.CountsTheEventsItLost, CASES A24).
 #pragma once
 
 #include <algorithm>
@@ -15,10 +13,10 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "runtime/trace/enabled.h"
+#include "runtime/trace/handled_counts.h"
 #include "runtime/trace/pause.h"
 #include "runtime/trace/sent_counts.h"
 #include "runtime/trace/snapshot.h"
@@ -43,7 +41,7 @@ struct Texts {
 
 class Probe {
  public:
-  static constexpr int kTypes = 48;
+  static constexpr int kTypes = HandledCounts::kTypes;
   static constexpr std::uint64_t kEvents = 256;
   static constexpr int kDeadKinds = 24;
   static constexpr std::uint64_t kNotKnown = TurnClock::kNotKnown;
@@ -74,19 +72,18 @@ class Probe {
   // time in the mailbox is its own, however deep that is and whatever overtook it; where it is not known, that is none. `sender`: an id, 0: not known.
   void begin_handling(int slot, const Sent& sent = {}) {
     if constexpr (!kProbes) return;
-    Kind& kind = kinds_[static_cast<std::size_t>(slot)];
-    if (kind.untimed_left.load(std::memory_order_relaxed) == 0) return begin_timed(kind, sent);
-    const std::uint64_t begun = clock_.begin_untimed(ticks_, sent), waited = begun - sent.at;
+    Kind& kind = handled_.kind(slot);
+    if (kind.is_next_timed()) return begin_timed(kind, sent);
+    const std::uint64_t begun = clock_.begin_untimed(ticks_, sent);
     if (begun == 0) [[unlikely]] return begin_timed(kind, sent);
-    if (waited - usual_wait_low_ >= usual_wait_span_) [[unlikely]] expect_wait(waited);
+    handled_.expect_wait(begun - sent.at, begun, ticks_);  // other cores' counters may be ahead
     in_hand_.store(&kind, std::memory_order_relaxed);
   }
   void end_handling(const Sent& sent = {}, std::uint32_t sender = 0) {
     if constexpr (!kProbes) return;
     Kind* const kind = in_hand_.load(std::memory_order_relaxed);
     if (kind == nullptr) return end_timed(sent, sender);
-    kind->untimed_left.store(kind->untimed_left.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-    bump(handled_, 1);
+    handled_.add_untimed(*kind);
     in_hand_.store(nullptr, std::memory_order_relaxed);
   }
   // A message that had no handler: neither handled nor waiting any more.
@@ -121,7 +118,7 @@ class Probe {
   const Ticks& ticks() const { return ticks_; }
   std::int64_t sent_count() const { return static_cast<std::int64_t>(sent_.total()); }
   std::int64_t handled_count() const {
-    return static_cast<std::int64_t>(handled_.load(std::memory_order_acquire));
+    return static_cast<std::int64_t>(handled_.total());
   }
   std::int64_t dead_count() const { return static_cast<std::int64_t>(dead_.load(std::memory_order_acquire)); }
   std::int64_t depth() const;
@@ -140,16 +137,7 @@ class Probe {
   Events events_since(std::uint64_t since, const Texts& texts, std::int64_t after_ns = INT64_MIN) const;
 
  private:
-  // What was handled of one type. Changed as a whole where a handler was timed, see `version_`; the others take one off `untimed_left`.
-  struct Kind {
-    std::atomic<std::uint32_t> type{0};
-    std::atomic<std::uint32_t> last_ticks{0};  // that the last timed one took
-    std::atomic<std::uint32_t> untimed{0}, untimed_left{0};  // after the last timed one, to the next
-    std::atomic<std::uint64_t> handled{0}, ticks{0};         // up to the last timed one
-
-    std::uint64_t since_timed() const { return untimed.load(std::memory_order_acquire) - untimed_left.load(std::memory_order_acquire); }
-  };
-  using TimeCounts = std::array<std::atomic<std::uint64_t>, Ticks::kBounds + 1>;
+  using Kind = HandledCounts::Kind;
   struct DeadCounts {
     std::atomic<std::uint32_t> key{0};  // (type + 1) << 8 | reason, 0 is unused
     std::atomic<std::uint64_t> count{0};
@@ -162,21 +150,14 @@ class Probe {
   void sent_first(std::uint32_t type, Sent& when);
   void begin_timed(Kind& kind, const Sent& sent);
   void end_timed(const Sent& sent, std::uint32_t sender);
-  // From now on messages are taken to have waited as long as this one.
-  void expect_wait(std::uint64_t waited);
-  void settle_waits();
   static std::uint64_t pack(std::uint64_t ticks, std::uint64_t twelve_bits) {
     return (ticks & Ticks::kMask) << 12 | twelve_bits;
   }
   static std::uint64_t ticks_of(std::uint64_t packed) { return packed >> 12; }
   static std::uint32_t low_of(std::uint64_t packed) { return static_cast<std::uint32_t>(packed & 0xfff); }
-  // An add by the only writer: no locked instruction.
-  template <class T>
-  static void bump(std::atomic<T>& counter, std::type_identity_t<T> by) {
-    counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_release);
-  }
   // Takes the senders' lines from them. `in_hand`: 1 while a message is, which counts until it is handled.
   void look_at_depth(std::uint64_t in_hand);
+  void raise_depth_max(std::int64_t depth) const;
   void write_event(EventKind kind, std::uint64_t ticks, std::uint64_t low, std::uint64_t what, std::uint64_t origin = 0) {
     const std::uint64_t at = events_written_.load(std::memory_order_relaxed);
     events_begun_.store(at + 1, std::memory_order_relaxed);
@@ -186,7 +167,6 @@ class Probe {
     event.origin.store(origin, std::memory_order_release);
     events_written_.store(at + 1, std::memory_order_release);
   }
-  void read_handled(ActorRow& row, const Texts& texts) const;
   EventRow event_row(std::uint64_t when, std::uint64_t what, std::uint64_t origin, const Texts& texts) const;
   std::int64_t absolute_ns(std::uint64_t packed_ticks) const;
 
@@ -196,25 +176,18 @@ class Probe {
 
   SentCounts sent_;  // senders' lines
 
-  alignas(64) std::atomic<std::uint64_t> handled_{0};  // the actor's lines; what every message needs is in the first
+  alignas(64) TurnClock clock_;          // the actor's lines
   std::atomic<Kind*> in_hand_{nullptr};  // of the handler that it is in, if that is not timed
-  std::uint64_t usual_wait_low_ = 0, usual_wait_span_ = 0;  // ticks that are certainly in usual_wait_, a bucket of in_mailbox_
-  TurnClock clock_;
-  std::atomic<Kind*> timed_in_hand_{nullptr};  // ... if it is
-  std::atomic<int> usual_wait_{0};             // the messages that in_mailbox_ has not counted yet are there
-  std::uint64_t behind_ = 0;  // messages behind the one in hand, at the last look
-  std::atomic<std::int64_t> depth_max_{0};
-  std::atomic<std::uint64_t> version_{0};  // odd while the counts of the kinds and the histograms change
-  std::atomic<std::uint64_t> waits_counted_{0};  // of handled_, those that in_mailbox_ has or that have no time
+  HandledCounts handled_;
+  std::atomic<Kind*> timed_in_hand_{nullptr};        // ... if it is
+  std::uint64_t behind_ = 0;                         // messages behind the one in hand, at the last look
+  mutable std::atomic<std::int64_t> depth_max_{0};   // readers raise it, too
   std::atomic<std::uint64_t> state_version_{0};  // odd while the three words below change
   std::atomic<std::uint64_t> state_{0};          // `from` << 40 | detail << 8 | state
   std::atomic<std::int64_t> state_number_{-1};
   std::atomic<std::uint64_t> state_since_{0};
   std::atomic<std::uint64_t> restarts_{0};
   std::atomic<std::uint64_t> events_begun_{0}, events_written_{0};
-  alignas(64) std::array<Kind, kTypes> kinds_{};
-  std::atomic<int> type_count_{0};
-  TimeCounts in_mailbox_{}, in_handler_{};
   std::array<Event, kEvents> events_{};
 
   alignas(64) std::atomic<std::uint64_t> dead_{0};

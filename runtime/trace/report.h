@@ -79,7 +79,7 @@ struct RankReport {
   std::vector<CollectiveRow> collectives;
   std::vector<StreamRow> streams;
   std::optional<TrainingRow> training;
-  double silent_s = 0;  // since it was last heard of
+  double silent_s = 0;  // since it was seen to go, or else since the first question that it left open
   bool operator==(const RankReport&) const = default;
 };
 

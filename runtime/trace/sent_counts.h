@@ -1,10 +1,10 @@
 // How many messages were sent to one actor, and when those were that wait. A thread counts in a place of its own, so sending costs no locked
 // instruction; threads beyond the first kOwn of the process that send anything share one place, by atomic adds.
 //
-// Threads: `add` by any; readers by any at any time. Limits: kStamps messages of each place are known, the newest; of those before them the time of one
-// in kStamps, kMarks of them. Invariants: none is lost or counted twice, whatever threads come and go
-// (SentCountsTest.CountsForThreadsThatComeAndGo); the oldest that waits is as old as is said, or has fewer than kStamps before it
-// (SentCountsTest.TellsTheAgeOfTheOldestOfMany).
+// Threads: `add` by any; readers by any at any time. Limits: of each place the stamps of the kStamps newest messages are kept, and before them of one
+// in kStamps, in 4 kStamps, in 16 and 64 kStamps, kMarks of each. A sender of many that stops between its count and its stamp leaves that stamp wrong
+// until it goes on. Invariants: none is lost or counted twice, whatever threads come and go (SentCountsTest.CountsForThreadsThatComeAndGo);
+// what is called the oldest of some was sent after their first, and so few messages after it as the marks allow (SentCountsTest.TellsTheAgeOfTheOldestOfMany).
 #pragma once
 
 #include <array>
@@ -17,7 +17,8 @@ namespace troupe::trace {
 class SentCounts {
  public:
   static constexpr int kOwn = 5;
-  static constexpr std::uint64_t kStamps = 64, kMarks = 32;
+  static constexpr std::uint64_t kStamps = 64, kMarks = 8;
+  static constexpr int kLevels = 4;
 
   // `stamp`: ticks << 12 | what the reader wants to know of the message; not 0.
   void add(std::uint64_t stamp) {
@@ -41,26 +42,30 @@ class SentCounts {
   }
   struct Newest {
     std::vector<std::uint64_t> stamps;  // the oldest first
-    std::uint64_t oldest = 0;           // of the oldest that is known, also of those whose stamps are not; 0: of none
+    std::uint64_t oldest = 0;           // of the oldest that is known; 0: of none
   };
   // Of the `most` newest messages. `now`: ticks << 12.
   Newest newest(std::uint64_t most, std::uint64_t now) const;
 
  private:
   friend class OwnPlace;
+  struct Known;
   struct alignas(64) Place {
     std::atomic<std::uint64_t> count{0};
     std::array<std::atomic<std::uint64_t>, kStamps> stamps{};
-    std::array<std::atomic<std::uint64_t>, kMarks> marks{};
+    std::array<std::array<std::atomic<std::uint64_t>, kMarks>, kLevels> marks{};
 
     void write(std::uint64_t number, std::uint64_t stamp) {
       stamps[number % kStamps].store(stamp, std::memory_order_relaxed);
-      if (number % kStamps == 0) [[unlikely]] marks[number / kStamps % kMarks].store(stamp, std::memory_order_relaxed);
+      if (number % kStamps == 0) [[unlikely]] mark(number, stamp);
     }
+    void mark(std::uint64_t number, std::uint64_t stamp);
+    // Of the `most` newest, the newest first; then one that is older than all of them.
+    std::vector<Known> known(std::uint64_t most, std::uint64_t now) const;
   };
   void add_elsewhere(std::uint64_t stamp);
 
-  // -1: none yet; kOwn: that of many. Reached without a call.
+  // A thread's, since a place is what a thread has. -1: none yet; kOwn: that of many. Reached without a call.
   [[gnu::tls_model("initial-exec")]] static inline constinit thread_local int own_place = -1;
 
   std::array<Place, kOwn + 1> places_{};

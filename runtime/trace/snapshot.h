@@ -37,7 +37,7 @@ struct EventRow {
   std::int64_t at_ns = 0;        // on the probe's time
   std::int64_t duration_ns = 0;  // of a handler
   std::int64_t number = -1;      // of a state or mark; of kHandled the mailbox depth left behind it
-  std::int64_t others = 0;       // of kHandled: so many more of this type were handled since its last event, each in less than 1 us; at most 255
+  std::int64_t others = 0;       // of kHandled: so many more of this type were handled since its last event, not timed since they are quick
   std::string from;              // of kHandled: the actor of this system that sent the message, empty where it is not known
   std::int64_t sent_ns = 0;      // ... and when; on the probe's time
   bool operator==(const EventRow&) const = default;
@@ -83,7 +83,7 @@ struct ActorRow {
   std::int64_t depth = 0;
   std::int64_t depth_max = 0;
   double growth_per_s = 0;  // of depth, see rates.h
-  std::int64_t oldest_ns = 0;  // age of the oldest message in the mailbox, or of one less than SentCounts::kStamps behind it
+  std::int64_t oldest_ns = 0;  // age of the oldest message in the mailbox; of more than SentCounts::kStamps, of one of the older half
   std::int64_t handling_ns = 0;  // time in handlers, ever
   std::int64_t restarts = 0;
   std::int64_t events_lost = 0;  // overwritten in the ring before anybody read them

@@ -7,9 +7,10 @@
 // last one, and what any of them sends is sent when it began. All else is read. With a Clock instead of the counter everything is.
 //
 // Threads: the actor's own context. Errors: where handlers are as quick as usual, of a time at most kGuessedMost x kQuick_ns; one that takes long
-// against its habit is seen while it runs (it began then at the latest), and has its true time if it is one of the timed. Invariants: a message that waited
+// against its habit is seen while it runs (it began then at the earliest), and has its true time if it is one of the timed. Invariants: a message that waited
 // for a thread to wake has waited (TurnClockTest.ReadsTheClockAtTheBeginOfATurn), however late the quick one that sent it did
-// (TurnClockTest.DoesNotTrustAGuessOfAnotherThread); TurnClockTest.TimesSomeOfTheQuick, TurnClockTest.TimesWhoHasRested.
+// (TurnClockTest.DoesNotTrustAGuessOfAnotherThread), and whatever the actor's pause (TurnClockTest.ReadsTheClockInDoubt); no handler begins before the
+// actor's last (TurnClockTest.DoesNotBeginBeforeItsOwnLast); TurnClockTest.TimesSomeOfTheQuick, TurnClockTest.TimesWhoHasRested.
 #pragma once
 
 #include <atomic>
@@ -44,9 +45,10 @@ class TurnClock {
     thread_ = &last_handler;
     follows_ = false;
   }
-  // Something else went on since the last handler, on this thread.
+  // Something else went on since the last handler, on this thread and with this actor.
   void doubt() {
     follows_ = false;
+    ended_ = ~std::uint64_t{0};
     last_handler.guesses_left = 0;
   }
 
@@ -71,13 +73,10 @@ class TurnClock {
   // Around one that is not; nothing is to be done at its end. 0: it is to be timed.
   std::uint64_t begin_untimed(const Ticks& ticks, const Sent& sent) {
     LastHandler& before = *thread_;
-    if (before.guesses_left == 0 || !follows(sent)) [[unlikely]] {
-      before = {ticks.now(), kGuessedMost};
-      follows_ = true;
-      if (before.ended - begun() > rested_) return 0;
-    }
-    --before.guesses_left;
+    if (before.guesses_left == 0 || !follows(sent)) [[unlikely]] before = {ticks.now(), kGuessedMost};
     follows_ = true;
+    if (before.ended - begun() > rested_) [[unlikely]] return 0;
+    --before.guesses_left;
     begun_.store(before.ended, std::memory_order_relaxed);
     return before.ended;
   }
@@ -94,15 +93,17 @@ class TurnClock {
     std::uint64_t ended;
     std::uint32_t guesses_left;  // kGuessedMost: `ended` was read; 0: it is not known what was since
   };
-  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local LastHandler last_handler{0, 0};  // reached without a call
+  // A thread's, since it is what a thread has done that tells when the next handler can begin. Reached without a call.
+  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local LastHandler last_handler{0, 0};
 
-  bool follows(const Sent& sent) const { return follows_ || (sent.guessed_on == thread_ && thread_->ended >= ended_); }
+  bool follows(const Sent& sent) const { return follows_ || (sent.guessed_on == thread_ && thread_->ended >= ended_ && thread_->ended >= begun()); }
 
   LastHandler* thread_ = &last_handler;  // this turn's
   std::atomic<std::uint64_t> begun_{0};
   bool follows_ = false;  // the one before it was of this turn
   bool counts_ = false;
-  std::uint64_t ended_ = 0, quick_ = 0, rested_ = 0;
+  std::uint64_t ended_ = 0;  // of the last one that was timed; above all times: it is in doubt
+  std::uint64_t quick_ = 0, rested_ = 0;
 };
 
 }  // namespace troupe::trace

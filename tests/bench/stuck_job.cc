@@ -62,7 +62,11 @@ void serve_stuck_job(int socket, int actors, const std::string& job) {
     for (const auto& row : system.probes().snapshot().actors) sum += row.handled;
     return sum;
   };
-  while (trace::kProbes && handled() < actors) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (trace::kProbes && handled() < actors) {
+    TROUPE_CHECK(std::chrono::steady_clock::now() < deadline) << "of " << actors << " actors only " << handled() << " have had their message after a minute";
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   for (int i = 0; i < kWorkers; ++i) all[static_cast<std::size_t>(i)]->self().send(Hang{});
   send_packet(socket, "ready");
   (void)next_packet(socket);

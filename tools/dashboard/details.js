@@ -85,6 +85,6 @@ export class Details {
     this.mail.replaceChildren(...waiting.slice(0, kMessagesMost).map((row) => element('li', {class: 'long', text: `${row.type}, ${duration(row.age_s)}`})));
     const events = peek.answer?.events ?? [];
     this.eventsTitle.hidden = this.events.hidden = !events.length;
-    this.events.replaceChildren(...events.slice(-kMessagesMost).reverse().map((row) => element('li', {class: 'long', text: `${isNumber(row.age_s) ? `${duration(row.age_s)} ago: ` : ''}${row.kind} ${row.text ?? ''}`})));
+    this.events.replaceChildren(...events.slice(-kMessagesMost).reverse().map((row) => element('li', {class: 'long', text: `${isNumber(row.age_s) ? `${duration(row.age_s)} ago: ` : ''}${row.kind} ${row.text ?? ''}${row.others > 0 ? `, after ${row.others} more of these` : ''}`})));
   }
 }

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/actor/sim_world.h"
 #include "runtime/base/sanitizer.h"
@@ -219,6 +221,62 @@ TEST(System, LosesNoMessage) {
       EXPECT_EQ(stone.dead, 11'000);
     }
   }
+}
+
+// Throws each ball back to whoever threw it, until all of its balls have come for the last time.
+class Juggler final : public Actor {
+ public:
+  explicit Juggler(int balls) : balls_(balls) { on(&Juggler::ball); }
+  void ball(Ball ball) {
+    if (ball.left > 0) send(ball.back, Ball{ball.left - 1, self()});
+    if (ball.left <= 1 && ++done_ == balls_) stop();
+  }
+
+ private:
+  const int balls_;
+  int done_ = 0;
+};
+// Handlers so quick that most are not timed, on two threads, thrown in by threads that end: what is seen adds up all the time.
+TEST(System, CountsEveryQuickMessage) {
+  constexpr int kBalls = 30, kHops = 30'001 / kShare;
+  System system({.threads = 2});
+  std::vector<Juggler*> jugglers;
+  for (const char* name : {"a", "b", "c"}) jugglers.push_back(&system.add<Juggler>(name, kBalls * 2 / 3));
+  const auto row_of = [&](const std::string& name) {
+    const trace::ActorRow row = system.probes().find_any(name)->row(system.probes().texts());
+    std::int64_t by_type = 0, waits = 0, times = 0;
+    for (const auto& message : row.messages) by_type += message.handled;
+    for (const auto count : row.in_mailbox.counts) waits += count;
+    for (const auto count : row.in_handler.counts) times += count;
+    EXPECT_EQ(by_type, row.handled) << name;
+    EXPECT_EQ(waits, row.handled) << name;
+    EXPECT_EQ(times, row.handled) << name;
+    EXPECT_EQ(row.sent, row.handled + row.dead + row.depth) << name;
+    return row;
+  };
+  system.start();
+  std::atomic<bool> over{false};
+  std::thread looker([&] {
+    while (!over.load()) {
+      for (const char* name : {"a", "b", "c"}) row_of(name);
+    }
+  });
+  std::vector<std::thread> throwers;
+  for (std::size_t i = 0; i < kBalls; ++i) {
+    throwers.emplace_back([&, i] { jugglers[i % 3]->self().send(Ball{kHops, jugglers[(i + 1) % 3]->self()}); });
+  }
+  for (auto& thrower : throwers) thrower.join();
+  EXPECT_TRUE(system.wait().ok());
+  over.store(true);
+  looker.join();
+  std::int64_t balls = 0;
+  for (const char* name : {"a", "b", "c"}) {
+    const trace::ActorRow row = row_of(name);
+    EXPECT_EQ(row.depth, 0) << name;
+    EXPECT_LE(row.depth_max, kBalls + 2) << name << " also has StartRequested and StopRequested";
+    for (const auto& message : row.messages) balls += message.type == "Ball" ? message.handled : 0;
+  }
+  EXPECT_EQ(balls, std::int64_t{kBalls} * (kHops + 1));
 }
 
 TEST(System, SeveralLiveInOneProcessAndWriteToEachOther) {

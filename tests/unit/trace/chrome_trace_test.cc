@@ -32,6 +32,7 @@ std::vector<RankTrace> two_ranks() {
   RankTrace second{.rank = 1, .host = "there", .at_unix_s = 1000.000005, .probe_ns = 77'000'000};
   second.actors.push_back({.name = "x@0", .events = {marked(kFrameIn, 77'000'020, 7), handled("Fetched", 77'000'010, 40, 0)}});
   second.actors.push_back({.name = kNasty, .lost = 9, .events = {handled("Number", 77'000'100, 10, 0, "x@0", 77'000'030)}});
+  second.actors.back().events[0].others = 12;
   return {first, second};
 }
 
@@ -43,6 +44,16 @@ std::vector<Json> of(const Json& picture, const std::string& phase) {
     if (event["ph"] == phase) found.push_back(event);
   }
   return found;
+}
+
+TEST(ChromeTrace, SaysHowManyOthersAnEventStandsFor) {
+  std::vector<Json> others;
+  for (const Json& slice : of(picture(two_ranks()), "X")) {
+    if (slice["args"].contains("others_before")) others.push_back(slice);
+  }
+  ASSERT_EQ(others.size(), 1u);
+  EXPECT_EQ(others[0]["name"], "Number");
+  EXPECT_EQ(others[0]["args"]["others_before"], 12);
 }
 
 TEST(ChromeTrace, KeepsTheRulesOfTheFormat) {

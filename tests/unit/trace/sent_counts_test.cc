@@ -73,21 +73,59 @@ TEST(SentCountsTest, PutsTogetherWhatSeveralThreadsSent) {
   keeps_its_place.join();
 }
 
+// As its header allows: exactly among the newest, then to the half of those that wait, as far as its marks reach.
 TEST(SentCountsTest, TellsTheAgeOfTheOldestOfMany) {
   const auto counts = std::make_unique<SentCounts>();
-  constexpr std::uint64_t kReach = (SentCounts::kMarks - 2) * SentCounts::kStamps;
+  constexpr std::uint64_t kReach = 7 * 64 * SentCounts::kStamps;
   std::uint64_t sent = 0;
-  for (const std::uint64_t all : {50u, 64u, 65u, 127u, 128u, 200u, 1000u, 1500u, 5000u, 5001u}) {
+  for (const std::uint64_t all : {50u, 64u, 65u, 127u, 128u, 200u, 1000u, 1500u, 5000u, 5001u, 40'000u, 100'000u}) {
     while (sent < all) ++sent, counts->add(at(sent));
-    for (std::uint64_t waiting = 1; waiting <= std::min(all, kReach); waiting += waiting < 200 ? 1 : 17) {
-      const std::uint64_t oldest = counts->newest(waiting, at(sent + 10, 0)).oldest >> 12, true_one = all - waiting + 1;
-      EXPECT_GE(oldest, true_one) << waiting << " of " << all;
-      EXPECT_LT(oldest, true_one + SentCounts::kStamps) << waiting << " of " << all;
+    for (std::uint64_t waiting = 1; waiting <= all; waiting += waiting < 200 ? 1 : 1 + waiting / 20) {
+      const std::uint64_t oldest = counts->newest(waiting, at(sent + 10, 0)).oldest >> 12, first = all - waiting + 1;
+      EXPECT_GE(oldest, first) << waiting << " of " << all;
       if (waiting <= SentCounts::kStamps) {
-        EXPECT_EQ(oldest, true_one);
+        EXPECT_EQ(oldest, first);
+      } else if (waiting <= 400) {
+        EXPECT_LT(oldest, first + SentCounts::kStamps) << waiting << " of " << all;
+      } else {
+        EXPECT_LE(oldest, all - std::min(waiting, kReach) / 2) << waiting << " of " << all;
       }
     }
-    EXPECT_NE(counts->newest(all, at(sent + 10, 0)).oldest, 0u) << "where more wait than are known, the oldest that is";
+  }
+}
+
+// What is said to wait waits, however the senders take turns.
+TEST(SentCountsTest, CallsNoMessageOldThatDoesNotWait) {
+  for (const int senders : {2, 3, 5}) {
+    const auto counts = std::make_unique<SentCounts>();
+    std::atomic<std::uint64_t> sent{0};
+    constexpr std::uint64_t kAll = 3000;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < senders; ++i) {
+      threads.emplace_back([&, i] {
+        while (true) {
+          const std::uint64_t now = sent.load();
+          if (now >= kAll) break;
+          if (now % 17 % static_cast<std::uint64_t>(senders) != static_cast<std::uint64_t>(i)) {
+            std::this_thread::yield();
+            continue;
+          }
+          counts->add(at(now + 1));
+          sent.store(now + 1);
+        }
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    for (std::uint64_t waiting = 1; waiting <= kAll; waiting += 1 + waiting / 50) {
+      const auto newest = counts->newest(waiting, at(kAll + 10, 0));
+      const std::uint64_t oldest = newest.oldest >> 12, first = kAll - waiting + 1;
+      EXPECT_GE(oldest, first) << waiting << " of " << senders << " senders";
+      EXPECT_LE(oldest, kAll - waiting / 3) << waiting << " of " << senders << " senders";
+      if (waiting <= SentCounts::kStamps) {
+        EXPECT_EQ(oldest, first);
+        EXPECT_EQ(newest.stamps.size(), waiting);
+      }
+    }
   }
 }
 
