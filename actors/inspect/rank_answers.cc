@@ -18,14 +18,17 @@ namespace {
 
 constexpr double kTraceS = 10, kTraceMostS = 3600;
 
+// brief=1: without lists of messages.
 bool is_brief(const Question& question) { return question.word("brief") == "1"; }
+trace::RankReport report_for(const RankSources& rank, const Question& question) {
+  return rank_report(rank, is_brief(question) ? trace::Detail::kBrief : trace::Detail::kAll);
+}
 
-// The whole report; brief=1: without lists of messages.
-StatusOr<std::string> report(const RankSources& rank, const Question& question) { return trace::to_json(rank_report(rank), is_brief(question)); }
+StatusOr<std::string> report(const RankSources& rank, const Question& question) { return trace::to_json(report_for(rank, question), is_brief(question)); }
 
 // The report without its lists, and how often somebody was refused at this rank's doors.
 StatusOr<std::string> summary(const RankSources& rank, const Question&) {
-  trace::RankReport report = rank_report(rank);
+  trace::RankReport report = rank_report(rank, trace::Detail::kBrief);
   report.snapshot = {.at_ns = report.snapshot.at_ns, .tombstones_dropped = report.snapshot.tombstones_dropped};
   report.collectives.clear();
   report.streams.clear();
@@ -36,7 +39,7 @@ StatusOr<std::string> summary(const RankSources& rank, const Question&) {
 
 // One list of it, as list=actors.
 StatusOr<std::string> rows(const RankSources& rank, const Question& question) {
-  std::string text = trace::rows_to_json(rank_report(rank), question.word("list"), is_brief(question));
+  std::string text = trace::rows_to_json(report_for(rank, question), question.word("list"), is_brief(question));
   if (text.empty()) return absl::NotFoundError(absl::StrCat("a report has no list '", question.word("list"), "'"));
   return text;
 }

@@ -53,7 +53,7 @@ int rank_in(const std::string& end, int own) {
 
 }  // namespace
 
-trace::RankReport rank_report(const RankSources& sources) {
+trace::RankReport rank_report(const RankSources& sources, trace::Detail detail) {
   trace::RankReport report;
   report.rank = sources.rank.value;
   report.host = this_host();
@@ -63,7 +63,7 @@ trace::RankReport rank_report(const RankSources& sources) {
   const auto memory = trace::process_memory();
   report.memory_bytes = memory.bytes;
   report.memory_peak_bytes = memory.peak_bytes;
-  report.snapshot = sources.probes->snapshot();
+  report.snapshot = sources.probes->snapshot(detail);
   if (sources.training != nullptr) report.training = sources.training->row();
   for (const auto& [stream, kind] : sources.probes->streams()) {
     report.streams.push_back(stream->row());

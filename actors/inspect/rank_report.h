@@ -28,6 +28,6 @@ struct RankSources {
   std::function<std::int64_t()> refused{};  // how often somebody was, at its doors; empty: never
 };
 
-trace::RankReport rank_report(const RankSources& sources);
+trace::RankReport rank_report(const RankSources& sources, trace::Detail detail = trace::Detail::kAll);
 
 }  // namespace troupe::actors

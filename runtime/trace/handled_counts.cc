@@ -56,7 +56,7 @@ void HandledCounts::change_usual_wait(std::uint64_t waited, const Ticks& ticks) 
   bump(version_, 1);
 }
 
-void HandledCounts::read(ActorRow& row, const Ticks& ticks, const std::function<std::string(std::uint32_t)>& type_name) const {
+void HandledCounts::read(ActorRow& row, const Ticks& ticks, const std::function<std::string(std::uint32_t)>& type_name, Detail detail) const {
   constexpr int kSpins = 200;
   constexpr std::chrono::microseconds kPause{50};
   constexpr int kTries = kSpins + static_cast<int>(kPatience / kPause);
@@ -71,8 +71,10 @@ void HandledCounts::read(ActorRow& row, const Ticks& ticks, const std::function<
     if (i >= kSpins) std::this_thread::sleep_for(kPause);  // the writer has lost its core
     const std::uint64_t version = version_.load(std::memory_order_acquire), waits_counted = waits_counted_.load(std::memory_order_acquire);
     if (version % 2 == 1 && i + 1 < kTries) continue;
-    copy(in_mailbox_, in_mailbox);
-    copy(in_handler_, in_handler);
+    if (detail == Detail::kAll) {
+      copy(in_mailbox_, in_mailbox);
+      copy(in_handler_, in_handler);
+    }
     all = 0;
     for (std::size_t type = 0; type < types; ++type) {
       const Kind& kind = kinds_[type];
@@ -89,9 +91,10 @@ void HandledCounts::read(ActorRow& row, const Ticks& ticks, const std::function<
   for (std::size_t type = 0; type < types; ++type) {
     if (handled[type] == 0) continue;
     const std::int64_t handling_ns = ticks.ns(spent[type]);
-    row.messages.push_back({type_name(kinds_[type].type.load(std::memory_order_relaxed)), static_cast<std::int64_t>(handled[type]), handling_ns});
     row.handling_ns += handling_ns;
+    if (detail == Detail::kAll) row.messages.push_back({type_name(kinds_[type].type.load(std::memory_order_relaxed)), static_cast<std::int64_t>(handled[type]), handling_ns});
   }
+  if (detail == Detail::kBrief) return;
   for (int i = 0; i < Ticks::kBounds; ++i) row.in_mailbox.bounds_s.push_back(static_cast<double>(Ticks::bound_ns(i)) / 1e9);
   row.in_handler.bounds_s = row.in_mailbox.bounds_s;
   row.in_mailbox.counts.assign(in_mailbox.begin(), in_mailbox.end());

@@ -26,7 +26,7 @@ void bump(std::atomic<T>& counter, std::type_identity_t<T> by) {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_release);
 }
 
-class alignas(64) HandledCounts {
+class HandledCounts {
  public:
   static constexpr int kTypes = 48;
   static constexpr std::chrono::milliseconds kPatience{50};
@@ -62,8 +62,8 @@ class alignas(64) HandledCounts {
   void add(Kind& kind, std::uint64_t waited, std::uint64_t spent, std::uint32_t untimed, const Ticks& ticks);
 
   std::uint64_t total() const { return handled_.load(std::memory_order_acquire); }
-  // Fills in what was handled, by type and time.
-  void read(ActorRow& row, const Ticks& ticks, const std::function<std::string(std::uint32_t)>& type_name) const;
+  // Fills in what was handled, in detail by type and time.
+  void read(ActorRow& row, const Ticks& ticks, const std::function<std::string(std::uint32_t)>& type_name, Detail detail) const;
 
  private:
   using Times = std::array<std::atomic<std::uint64_t>, Ticks::kBounds + 1>;
@@ -73,11 +73,11 @@ class alignas(64) HandledCounts {
 
   std::atomic<std::uint64_t> handled_{0};
   std::uint64_t usual_wait_low_ = 0, usual_wait_span_ = 0;  // ticks that are certainly in usual_wait_
-  std::atomic<int> usual_wait_{0};                          // the bucket of in_mailbox_ for those that it has not counted yet
-  std::atomic<std::uint64_t> waits_counted_{0};             // of handled_, those that in_mailbox_ has
-  std::atomic<std::uint64_t> version_{0};                   // odd while more changes than what an untimed one does
-  alignas(64) std::array<Kind, kTypes> kinds_{};
+  std::array<Kind, kTypes> kinds_{};
   std::atomic<int> types_{0};
+  std::atomic<int> usual_wait_{0};               // the bucket of in_mailbox_ for those that it has not counted yet
+  std::atomic<std::uint64_t> waits_counted_{0};  // of handled_, those that in_mailbox_ has
+  std::atomic<std::uint64_t> version_{0};        // odd while more changes than what an untimed one does
   Times in_mailbox_{}, in_handler_{};
 };
 

@@ -274,10 +274,10 @@ Probe::Events Probe::events_since(std::uint64_t since, const Texts& texts, std::
   return result;
 }
 
-ActorRow Probe::row(const Texts& texts) const {
+ActorRow Probe::row(const Texts& texts, Detail detail) const {
   ActorRow row;
   row.name = name_;
-  handled_.read(row, ticks_, texts.type);
+  handled_.read(row, ticks_, texts.type, detail);
   row.dead = dead_count();
   row.sent = sent_count();
   row.depth = std::max<std::int64_t>(0, row.sent - row.handled - row.dead);
@@ -301,7 +301,9 @@ ActorRow Probe::row(const Texts& texts) const {
 
   if (row.depth > 0) {
     const auto newest = sent_.newest(static_cast<std::uint64_t>(row.depth), pack(ticks_.now(), 0));
-    for (const std::uint64_t stamp : newest.stamps) row.waiting.push_back({texts.type(low_of(stamp) - 1), ticks_.age_ns(ticks_of(stamp))});
+    if (detail == Detail::kAll) {
+      for (const std::uint64_t stamp : newest.stamps) row.waiting.push_back({texts.type(low_of(stamp) - 1), ticks_.age_ns(ticks_of(stamp))});
+    }
     if (newest.oldest != 0) row.oldest_ns = ticks_.age_ns(ticks_of(newest.oldest));
   }
   const Kind* untimed = in_hand_.load(std::memory_order_acquire);
@@ -325,7 +327,7 @@ ActorRow Probe::row(const Texts& texts) const {
 
   for (const auto& counts : dead_counts_) {
     const std::uint32_t key = counts.key.load(std::memory_order_relaxed);
-    if (key == 0) break;
+    if (key == 0 || detail == Detail::kBrief) break;
     row.dead_letters.push_back({texts.type((key >> 8) - 1), static_cast<DeadReason>(key & 0xff),
                                 static_cast<std::int64_t>(counts.count.load(std::memory_order_relaxed))});
   }

@@ -126,7 +126,7 @@ class Probe {
   bool has_ended() const {
     return static_cast<State>(state_.load(std::memory_order_acquire) & 0xff) == State::kEnded;
   }
-  ActorRow row(const Texts& texts) const;
+  ActorRow row(const Texts& texts, Detail detail = Detail::kAll) const;
 
   struct Events {
     std::vector<EventRow> rows;
@@ -176,7 +176,7 @@ class Probe {
 
   SentCounts sent_;  // senders' lines
 
-  alignas(64) TurnClock clock_;          // the actor's lines
+  alignas(128) TurnClock clock_;         // the actor's lines: what each message needs fills one, the kinds begin with the next
   std::atomic<Kind*> in_hand_{nullptr};  // of the handler that it is in, if that is not timed
   HandledCounts handled_;
   std::atomic<Kind*> timed_in_hand_{nullptr};        // ... if it is

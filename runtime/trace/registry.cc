@@ -73,7 +73,7 @@ void ProbeRegistry::bury(const Probe& probe, std::string cause, std::vector<std:
   graves_.push_back(std::move(grave));
 }
 
-Snapshot ProbeRegistry::snapshot() const {
+Snapshot ProbeRegistry::snapshot(Detail detail) const {
   std::vector<std::shared_ptr<Probe>> probes;
   std::vector<std::uint64_t> orders;
   std::vector<std::shared_ptr<const EdgeProbe>> edges;
@@ -90,11 +90,11 @@ Snapshot ProbeRegistry::snapshot() const {
     result.tombstones_dropped = tombstones_dropped_;
   }
   result.at_ns = ticks_.now_ns();
-  for (const auto& probe : probes) result.actors.push_back(probe->row(texts_));
+  for (const auto& probe : probes) result.actors.push_back(probe->row(texts_, detail));
   for (const auto& edge : edges) result.edges.push_back(edge->row());
   rates_.set(result, orders);
   for (auto& [stone, probe] : graves) {
-    ActorRow row = probe->row(texts_);
+    ActorRow row = probe->row(texts_, detail);
     stone.sent = row.sent;
     stone.handled = row.handled;
     stone.dead = row.dead;

@@ -37,7 +37,7 @@ class ProbeRegistry {
   void bury(const Probe& probe, std::string cause, std::vector<std::string> chain);
 
   // With rates, see rates.h.
-  Snapshot snapshot() const;
+  Snapshot snapshot(Detail detail = Detail::kAll) const;
   std::size_t live() const;
   // The probe of a living actor; null if there is none of that name.
   std::shared_ptr<const Probe> find(const std::string& name) const;

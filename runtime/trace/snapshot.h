@@ -70,6 +70,9 @@ struct HistogramRow {
   bool operator==(const HistogramRow&) const = default;
 };
 
+// kBrief: what is long is left out, of a row of an actor its messages, mailbox, dead letters by type, and times.
+enum class Detail : std::uint8_t { kAll, kBrief };
+
 struct ActorRow {
   std::string name;
   State state = State::kIdle;

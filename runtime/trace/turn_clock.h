@@ -36,15 +36,12 @@ class TurnClock {
   };
 
   void start(const Ticks& ticks) {
-    quick_ = ticks.in_ticks(kQuick_ns);
-    rested_ = ticks.in_ticks(kRested_ns);
+    quick_ = static_cast<std::uint32_t>(ticks.in_ticks(kQuick_ns));
+    rested_ = static_cast<std::uint32_t>(ticks.in_ticks(kRested_ns));
     counts_ = ticks.counts();
   }
   // The actor begins to take messages, on this thread.
-  void begin_turn() {
-    thread_ = &last_handler;
-    follows_ = false;
-  }
+  void begin_turn() { follows_ = false; }
   // Something else went on since the last handler, on this thread and with this actor.
   void doubt() {
     follows_ = false;
@@ -54,15 +51,16 @@ class TurnClock {
 
   // Around a handler that is timed. Gives when it began, then how long it took.
   std::uint64_t begin(const Ticks& ticks, const Sent& sent) {
-    const bool is_known = counts_ && follows(sent) && thread_->guesses_left == kGuessedMost;
-    const std::uint64_t begun = is_known ? thread_->ended : ticks.now();
+    const LastHandler& before = last_handler;
+    const bool is_known = counts_ && follows(before, sent) && before.guesses_left == kGuessedMost;
+    const std::uint64_t begun = is_known ? before.ended : ticks.now();
     begun_.store(begun, std::memory_order_relaxed);
     return begun;
   }
   std::uint64_t end(const Ticks& ticks) {
     ended_ = ticks.now();
     follows_ = true;
-    if (counts_) *thread_ = {ended_, kGuessedMost};
+    if (counts_) last_handler = {ended_, kGuessedMost};
     return ended_ - begun();
   }
   // How many of its kind are not timed before the next one is, after `handled` of them took `ticks` in all and the last of them `last`.
@@ -72,8 +70,8 @@ class TurnClock {
   }
   // Around one that is not; nothing is to be done at its end. 0: it is to be timed.
   std::uint64_t begin_untimed(const Ticks& ticks, const Sent& sent) {
-    LastHandler& before = *thread_;
-    if (before.guesses_left == 0 || !follows(sent)) [[unlikely]] before = {ticks.now(), kGuessedMost};
+    LastHandler& before = last_handler;
+    if (before.guesses_left == 0 || !follows(before, sent)) [[unlikely]] before = {ticks.now(), kGuessedMost};
     follows_ = true;
     if (before.ended - begun() > rested_) [[unlikely]] return 0;
     --before.guesses_left;
@@ -81,7 +79,7 @@ class TurnClock {
     return before.ended;
   }
   // Of a message that is sent in a handler that is not timed.
-  Sent guess() const { return {.at = begun(), .guessed_on = thread_}; }
+  Sent guess() const { return {.at = begun(), .guessed_on = &last_handler}; }
 
   // Of the last handler; by any thread.
   std::uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
@@ -96,14 +94,15 @@ class TurnClock {
   // A thread's, since it is what a thread has done that tells when the next handler can begin. Reached without a call.
   [[gnu::tls_model("initial-exec")]] static inline constinit thread_local LastHandler last_handler{0, 0};
 
-  bool follows(const Sent& sent) const { return follows_ || (sent.guessed_on == thread_ && thread_->ended >= ended_ && thread_->ended >= begun()); }
+  bool follows(const LastHandler& before, const Sent& sent) const {
+    return follows_ || (sent.guessed_on == &before && before.ended >= ended_ && before.ended >= begun());
+  }
 
-  LastHandler* thread_ = &last_handler;  // this turn's
   std::atomic<std::uint64_t> begun_{0};
+  std::uint64_t ended_ = 0;  // of the last one that was timed; above all times: it is in doubt
+  std::uint32_t quick_ = 0, rested_ = 0;
   bool follows_ = false;  // the one before it was of this turn
   bool counts_ = false;
-  std::uint64_t ended_ = 0;  // of the last one that was timed; above all times: it is in doubt
-  std::uint64_t quick_ = 0, rested_ = 0;
 };
 
 }  // namespace troupe::trace

@@ -169,6 +169,25 @@ TEST_F(ProbeTest, CountsByTypeAndTime) {
   EXPECT_EQ(row.handling_ns, 1020);
 }
 
+// A brief report leaves that out; all else is as in the others.
+TEST_F(ProbeTest, LeavesOutWhatIsLongInBrief) {
+  const int slot = probe.add_type(3);
+  for (int i = 0; i < 100; ++i) probe.sent(3);
+  for (int i = 0; i < 4; ++i) handle(slot, 10);
+  probe.dead_letter(3, DeadReason::kNoHandler);
+  probe.set_state(State::kRunning, Name{4}, 5, Name{6});
+  ActorRow all = probe.row(texts());
+  const ActorRow brief = probe.row(texts(), Detail::kBrief);
+  EXPECT_FALSE(all.messages.empty() || all.waiting.empty() || all.dead_letters.empty() || all.in_mailbox.counts.empty());
+  all.messages.clear();
+  all.waiting.clear();
+  all.dead_letters.clear();
+  all.in_mailbox = all.in_handler = {};
+  EXPECT_EQ(brief, all);
+  EXPECT_GT(brief.oldest_ns, 0);
+  EXPECT_EQ(brief.handling_ns, 40);
+}
+
 TEST_F(ProbeTest, CountsDeadLettersByTypeAndReason) {
   for (int i = 0; i < 3; ++i) {
     probe.sent(1);
