@@ -1,6 +1,7 @@
 #include "runtime/trace/handled_counts.h"
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 namespace troupe::trace {
@@ -50,8 +51,10 @@ void HandledCounts::change_usual_wait(std::uint64_t waited, const Ticks& ticks) 
   const int bucket = ticks.bucket(waited);
   usual_wait_.store(bucket, std::memory_order_release);
   // the bounds themselves are rounded: what is near one is looked up
-  usual_wait_low_ = bucket == 0 ? 0 : ticks.in_ticks(Ticks::bound_ns(bucket - 1)) + 2;
-  const std::uint64_t high = bucket < Ticks::kBounds ? ticks.in_ticks(Ticks::bound_ns(bucket)) - 2 : 0;
+  const auto near = [](std::uint64_t bound) { return 2 + (bound >> 20); };
+  const std::uint64_t above = bucket == 0 ? 0 : ticks.in_ticks(Ticks::bound_ns(bucket - 1)), bound = bucket < Ticks::kBounds ? ticks.in_ticks(Ticks::bound_ns(bucket)) : 0;
+  usual_wait_low_ = bucket == 0 ? 0 : above + near(above);
+  const std::uint64_t high = bound - std::min(bound, near(bound));
   usual_wait_span_ = std::max(high, usual_wait_low_) - usual_wait_low_;
   bump(version_, 1);
 }
@@ -59,7 +62,14 @@ void HandledCounts::change_usual_wait(std::uint64_t waited, const Ticks& ticks) 
 void HandledCounts::read(ActorRow& row, const Ticks& ticks, const std::function<std::string(std::uint32_t)>& type_name, Detail detail) const {
   constexpr int kSpins = 200;
   constexpr std::chrono::microseconds kPause{50};
-  constexpr int kTries = kSpins + static_cast<int>(kPatience / kPause);
+  std::optional<std::chrono::steady_clock::time_point> until;
+  const auto has_patience = [&](int tries) {
+    if (tries < kSpins) return true;
+    std::this_thread::sleep_for(kPause);  // the writer has lost its core
+    const auto now = std::chrono::steady_clock::now();
+    if (!until) until = now + kPatience;
+    return now < *until;
+  };
   const auto copy = [](const Times& times, auto& into) {
     std::ranges::transform(times, into.begin(), [](const auto& count) { return count.load(std::memory_order_acquire); });
   };
@@ -67,10 +77,11 @@ void HandledCounts::read(ActorRow& row, const Ticks& ticks, const std::function<
   std::array<std::uint64_t, kTypes> handled{}, spent{};
   const auto types = static_cast<std::size_t>(types_.load(std::memory_order_acquire));
   std::uint64_t all = 0;
-  for (int i = 0; i < kTries; ++i) {
-    if (i >= kSpins) std::this_thread::sleep_for(kPause);  // the writer has lost its core
+  bool is_last = false;
+  for (int tries = 0; !is_last; ++tries) {
+    is_last = !has_patience(tries);
     const std::uint64_t version = version_.load(std::memory_order_acquire), waits_counted = waits_counted_.load(std::memory_order_acquire);
-    if (version % 2 == 1 && i + 1 < kTries) continue;
+    if (version % 2 == 1 && !is_last) continue;
     if (detail == Detail::kAll) {
       copy(in_mailbox_, in_mailbox);
       copy(in_handler_, in_handler);
@@ -88,6 +99,8 @@ void HandledCounts::read(ActorRow& row, const Ticks& ticks, const std::function<
     if (version == version_.load(std::memory_order_relaxed)) break;
   }
   row.handled = static_cast<std::int64_t>(all);
+  row.handling_ns = 0;
+  row.messages.clear();
   for (std::size_t type = 0; type < types; ++type) {
     if (handled[type] == 0) continue;
     const std::int64_t handling_ns = ticks.ns(spent[type]);
@@ -95,6 +108,7 @@ void HandledCounts::read(ActorRow& row, const Ticks& ticks, const std::function<
     if (detail == Detail::kAll) row.messages.push_back({type_name(kinds_[type].type.load(std::memory_order_relaxed)), static_cast<std::int64_t>(handled[type]), handling_ns});
   }
   if (detail == Detail::kBrief) return;
+  row.in_mailbox.bounds_s.clear();
   for (int i = 0; i < Ticks::kBounds; ++i) row.in_mailbox.bounds_s.push_back(static_cast<double>(Ticks::bound_ns(i)) / 1e9);
   row.in_handler.bounds_s = row.in_mailbox.bounds_s;
   row.in_mailbox.counts.assign(in_mailbox.begin(), in_mailbox.end());

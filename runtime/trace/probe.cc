@@ -277,12 +277,21 @@ Probe::Events Probe::events_since(std::uint64_t since, const Texts& texts, std::
 ActorRow Probe::row(const Texts& texts, Detail detail) const {
   ActorRow row;
   row.name = name_;
-  handled_.read(row, ticks_, texts.type, detail);
-  row.dead = dead_count();
-  row.sent = sent_count();
+  // What is handled is read before what is sent, so that no depth is negative. Whoever loses its core in between would see a depth that there never was.
+  constexpr int kTries = 10;
+  constexpr std::int64_t kAtOnce_ns = 10'000;
+  bool is_exact = false;
+  for (int i = 0; i < kTries && !is_exact; ++i) {
+    const std::uint64_t begin = ticks_.now();
+    handled_.read(row, ticks_, texts.type, detail);
+    row.dead = dead_count();
+    row.sent = sent_count();
+    is_exact = handled_count() == row.handled;
+    if (ticks_.ns(ticks_.now() - begin) < kAtOnce_ns) break;
+  }
   row.depth = std::max<std::int64_t>(0, row.sent - row.handled - row.dead);
-  if (handled_count() == row.handled) raise_depth_max(row.depth);  // else what was sent is newer than what was handled
-  row.depth_max = std::max(depth_max(), row.depth);
+  if (is_exact) raise_depth_max(row.depth);
+  row.depth_max = depth_max();
   row.restarts = static_cast<std::int64_t>(restarts_.load(std::memory_order_relaxed));
   const std::uint64_t written = events_written_.load(std::memory_order_relaxed);
   row.events_lost = written > kEvents ? static_cast<std::int64_t>(written - kEvents) : 0;

@@ -157,7 +157,7 @@ void ProbeRegistry::print_last_events(int events) const {
       std::fprintf(stderr, "... and %zu actors more\n", live_.size() - kActors);
       break;
     }
-    const ActorRow row = probe->row(texts);
+    const ActorRow row = probe->row(texts, Detail::kBrief);
     std::fprintf(stderr, "actor '%s': %s %s, mailbox %lld, handled %lld\n", row.name.c_str(),
                  trace::name(row.state), row.detail.c_str(), static_cast<long long>(row.depth),
                  static_cast<long long>(row.handled));

@@ -43,7 +43,7 @@ struct SentCounts::Known {
 void SentCounts::Place::mark(std::uint64_t number, std::uint64_t stamp) {
   std::uint64_t at = number / kStamps;
   for (auto& level : marks) {
-    level[at % kMarks].store(stamp, std::memory_order_relaxed);
+    level[at % kMarks].store(stamp, std::memory_order_release);
     if (at % 4 != 0) break;
     at /= 4;
   }
@@ -53,27 +53,31 @@ std::vector<SentCounts::Known> SentCounts::Place::known(std::uint64_t most, std:
   const std::uint64_t all = count.load(std::memory_order_acquire);
   std::vector<Known> known;
   if (all == 0) return known;
-  std::uint64_t oldest = 0;  // what was sent before another is as old, if its sender guessed otherwise
-  const auto add = [&](std::uint64_t stamp, std::uint64_t behind) {
-    if (stamp == 0) return;  // counted, its stamp still on the way
-    const std::uint64_t age = now - stamp;
-    oldest = std::max(oldest, age >> 63 != 0 ? 0 : age);
-    known.push_back({.stamp = stamp, .age = oldest, .behind = behind});
+  // What is overwritten while it is read is left out: the one that may be written now took the place of the one `kept` before it.
+  const auto add = [&](const auto& ring, std::uint64_t place, std::uint64_t apart) {
+    const std::uint64_t stamp = ring[place % ring.size()].load(std::memory_order_acquire);
+    const bool is_kept = place + ring.size() > count.load(std::memory_order_relaxed) / apart;
+    if (stamp != 0 && is_kept) known.push_back({.stamp = stamp, .behind = all - place * apart});
+    return is_kept;
   };
-  std::uint64_t reached = std::min({all, kStamps, most});
-  for (std::uint64_t behind = 1; behind <= reached; ++behind) add(stamps[(all - behind) % kStamps].load(std::memory_order_relaxed), behind);
+  std::uint64_t reached = 0;
+  for (const std::uint64_t last = std::min({all, kKnown, most}); reached < last && add(stamps, all - reached - 1, 1);) ++reached;
   std::uint64_t apart = kStamps;
   for (const auto& level : marks) {
     const std::uint64_t newest = (all - 1) / apart;
-    // the oldest of a full level may be overwritten meanwhile
-    for (std::uint64_t i = 0; i < kMarks - 1 && i <= newest; ++i) {
+    for (std::uint64_t i = 0; i < kMarks && i <= newest; ++i) {
       const std::uint64_t behind = all - (newest - i) * apart;
-      if (behind <= std::max(reached, kStamps)) continue;
-      if (behind > most) break;
-      add(level[(newest - i) % kMarks].load(std::memory_order_relaxed), behind);
+      if (behind <= reached) continue;
+      if (behind > most || !add(level, newest - i, apart)) break;
       reached = behind;
     }
     apart *= 4;
+  }
+  std::uint64_t oldest = 0;  // what was sent before another is as old, if its sender guessed otherwise
+  for (Known& one : known) {
+    const std::uint64_t age = now - one.stamp;
+    oldest = std::max(oldest, age >> 63 != 0 ? 0 : age);
+    one.age = oldest;
   }
   known.push_back({.behind = (reached == all ? all : most + 1) + 1});
   return known;
@@ -98,7 +102,7 @@ SentCounts::Newest SentCounts::newest(std::uint64_t most, std::uint64_t now) con
     for (std::size_t i = 0; i < known.size(); ++i) not_older += i == youngest || known[i].empty() ? 0 : known[i][next[i]].behind - 1;
     if (not_older > most) break;
     result.oldest = one.stamp;
-    if (one.behind <= kStamps && result.stamps.size() < kStamps) result.stamps.push_back(one.stamp);
+    if (one.behind <= kKnown && result.stamps.size() < kKnown) result.stamps.push_back(one.stamp);
   }
   std::ranges::reverse(result.stamps);
   return result;

@@ -1,10 +1,11 @@
 // How many messages were sent to one actor, and when those were that wait. A thread counts in a place of its own, so sending costs no locked
 // instruction; threads beyond the first kOwn of the process that send anything share one place, by atomic adds.
 //
-// Threads: `add` by any; readers by any at any time. Limits: of each place the stamps of the kStamps newest messages are kept, and before them of one
-// in kStamps, in 4 kStamps, in 16 and 64 kStamps, kMarks of each. A sender of many that stops between its count and its stamp leaves that stamp wrong
-// until it goes on. Invariants: none is lost or counted twice, whatever threads come and go (SentCountsTest.CountsForThreadsThatComeAndGo);
-// what is called the oldest of some was sent after their first, and so few messages after it as the marks allow (SentCountsTest.TellsTheAgeOfTheOldestOfMany).
+// Threads: `add` by any; readers by any at any time. Limits: of each place the stamps of the kKnown newest messages are known, and before them of one
+// in kStamps, in 4 kStamps, in 16 and 64 kStamps, kMarks - 1 of each. A sender without a place of its own that stops between its count and its stamp leaves an
+// older stamp in its place until it goes on, and what was sent there before seems as old. Invariants: none is lost or counted twice, whatever threads come and go (SentCountsTest.CountsForThreadsThatComeAndGo);
+// what is called the oldest of some is one of them, and of their older half (SentCountsTest.TellsTheAgeOfTheOldestOfMany), also while more are sent
+// (SentCountsTest.KnowsThemInOrderWhileMoreAreSent).
 #pragma once
 
 #include <array>
@@ -19,6 +20,7 @@ class SentCounts {
   static constexpr int kOwn = 5;
   static constexpr std::uint64_t kStamps = 64, kMarks = 8;
   static constexpr int kLevels = 4;
+  static constexpr std::uint64_t kKnown = kStamps - 1;  // the next may be about to take the place of one
 
   // `stamp`: ticks << 12 | what the reader wants to know of the message; not 0.
   void add(std::uint64_t stamp) {
@@ -56,7 +58,7 @@ class SentCounts {
     std::array<std::array<std::atomic<std::uint64_t>, kMarks>, kLevels> marks{};
 
     void write(std::uint64_t number, std::uint64_t stamp) {
-      stamps[number % kStamps].store(stamp, std::memory_order_relaxed);
+      stamps[number % kStamps].store(stamp, std::memory_order_release);  // who sees it sees that the ones before it are counted
       if (number % kStamps == 0) [[unlikely]] mark(number, stamp);
     }
     void mark(std::uint64_t number, std::uint64_t stamp);

@@ -86,13 +86,13 @@ struct ActorRow {
   std::int64_t depth = 0;
   std::int64_t depth_max = 0;
   double growth_per_s = 0;  // of depth, see rates.h
-  std::int64_t oldest_ns = 0;  // age of the oldest message in the mailbox; of more than SentCounts::kStamps, of one of the older half
+  std::int64_t oldest_ns = 0;  // age of the oldest message in the mailbox; of more than SentCounts::kKnown, of one of the older half
   std::int64_t handling_ns = 0;  // time in handlers, ever
   std::int64_t restarts = 0;
   std::int64_t events_lost = 0;  // overwritten in the ring before anybody read them
   std::vector<MessageCount> messages;
   std::vector<DeadLetterCount> dead_letters;
-  std::vector<WaitingMessage> waiting;  // the mailbox, oldest first, at most SentCounts::kStamps
+  std::vector<WaitingMessage> waiting;  // the mailbox, oldest first, at most SentCounts::kKnown
   HistogramRow in_mailbox, in_handler;  // of the messages handled
   bool operator==(const ActorRow&) const = default;
 };

@@ -13,6 +13,7 @@
 // actor's last (TurnClockTest.DoesNotBeginBeforeItsOwnLast); TurnClockTest.TimesSomeOfTheQuick, TurnClockTest.TimesWhoHasRested.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -53,7 +54,7 @@ class TurnClock {
   std::uint64_t begin(const Ticks& ticks, const Sent& sent) {
     const LastHandler& before = last_handler;
     const bool is_known = counts_ && follows(before, sent) && before.guesses_left == kGuessedMost;
-    const std::uint64_t begun = is_known ? before.ended : ticks.now();
+    const std::uint64_t begun = is_known ? before.ended : std::max(begun_.load(std::memory_order_relaxed), ticks.now());  // of a core that is behind
     begun_.store(begun, std::memory_order_relaxed);
     return begun;
   }
