@@ -262,7 +262,7 @@ StatusOr<std::string> send_to(const HttpPlace& place, std::chrono::nanoseconds p
   httplib::Headers headers;
   if (!place.token.empty()) headers.emplace("Authorization", absl::StrCat(kBearer, place.token));
   const auto result = send(client, headers);
-  if (!result) return absl::UnavailableError(absl::StrCat(text_of(place), ": ", httplib::to_string(result.error())));
+  if (!result) return absl::UnavailableError(absl::StrCat(text_of(place), ": ", result.error() == httplib::Error::Connection ? "nobody takes connections there" : httplib::to_string(result.error())));
   if (result->status == 200) return result->body;
   return Status(code_of(result->status), error_in(result->body));
 }

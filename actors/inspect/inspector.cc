@@ -15,6 +15,7 @@
 #include "actors/inspect/rank_answers.h"
 #include "comm/join/secret.h"
 #include "runtime/base/log.h"
+#include "runtime/trace/json.h"
 
 namespace troupe::actors {
 namespace {
@@ -120,7 +121,7 @@ StatusOr<const Route*> route_of(const std::string& path) {
   for (const auto& route : kRoutes) {
     if (path == route.whole_path()) return &route;
   }
-  return absl::NotFoundError(absl::StrCat("there is no ", path, "; there are /v1/ping, ",
+  return absl::NotFoundError(absl::StrCat("there is no ", path, "; there are /v1/ping, /v1/schema, ",
                                           absl::StrJoin(kRoutes, ", ", [](std::string* out, const Route& route) { absl::StrAppend(out, route.whole_path()); })));
 }
 
@@ -211,7 +212,7 @@ Status Inspector::admit(Door door, const HttpRequest& request) {
   if (door == Door::kSocket) return request.method == "POST" ? authority_.check("") : ok();
   if (door == Door::kFar || request.method == "POST") {
     authority_.refuse();
-    return absl::PermissionDeniedError("this needs the job's token, as Authorization: Bearer TOKEN");
+    return absl::PermissionDeniedError("this needs the job's token, as Authorization: Bearer TOKEN; of troupe with --token-file FILE");
   }
   // A page from elsewhere, whose name its owner lets point to this machine, could else read what its visitor may.
   if (is_loopback_name(request.host)) return ok();
@@ -224,6 +225,7 @@ StatusOr<HttpAnswer> Inspector::answer(const HttpRequest& request) {
     return absl::UnimplementedError("only GET and POST are answered here");
   }
   if (request.path == "/v1/ping") return HttpAnswer{.body = "{}"};
+  if (request.path == "/v1/schema") return HttpAnswer{.body = std::string(trace::schema_page()), .type = "text/markdown; charset=utf-8"};
   TROUPE_ASSIGN_OR_RETURN(const Route* const route, route_of(request.path));
   if (route->tells != (request.method == "POST")) return absl::UnimplementedError(absl::StrCat(request.path, " is asked with ", route->tells ? "POST" : "GET"));
   TROUPE_ASSIGN_OR_RETURN(const double patience_s, patience_of(request));

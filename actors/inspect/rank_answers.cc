@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "actors/inspect/runtime_folder.h"
+#include "runtime/base/log.h"
 #include "runtime/base/toml.h"
 #include "runtime/trace/json.h"
 #include "runtime/trace/rank_trace.h"
@@ -96,6 +97,7 @@ StatusOr<std::string> tell(const RankSources& rank, const Question& question) {
   if (question.word("rank") != absl::StrCat(rank.rank.value)) return "";
   if (!rank.control) return absl::FailedPreconditionError("the actors of this program cannot be told anything");
   TROUPE_ASSIGN_OR_RETURN(actor::Controlled told, rank.control(kWhat, question.word("actor")));
+  log_info(absl::StrCat("actor '", question.word("actor"), "' of rank ", rank.rank.value, " ", told.text, ": somebody has asked for that"));
   trace::RankReport report;
   report.rank = rank.rank.value;
   report.snapshot.actors.push_back(std::move(told.row));

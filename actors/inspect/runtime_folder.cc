@@ -214,4 +214,6 @@ std::vector<JobCard> running_cards(const std::string& folder) {
   return cards;
 }
 
+void remove_dead_cards() { running_cards(folder_from_environment()); }
+
 }  // namespace troupe::actors

@@ -51,5 +51,7 @@ StatusOr<std::string> read_token(const std::string& path);
 
 // Of living processes, by start of the job, job and rank. What dead ones have left is removed.
 std::vector<JobCard> running_cards(const std::string& folder);
+// The same for whoever has seen processes die and asks nothing; where there is no folder there is nothing to do.
+void remove_dead_cards();
 
 }  // namespace troupe::actors

@@ -153,7 +153,7 @@ StatusOr<std::string> told_view(const Asked& asked, Replies replies) {
     if (reply.text.empty()) continue;
     return absl::StrCat("{\"schema\":", trace::kSchema, ",\"job\":", quoted(asked.card.job), ",\"rank\":", reply.rank, ",", reply.text.substr(1));
   }
-  return absl::NotFoundError(absl::StrCat("there is no actor ", asked.actor));
+  return absl::NotFoundError(absl::StrCat("there is no actor ", asked.actor, "; troupe inspect actors lists them"));
 }
 
 StatusOr<std::string> peek_view(const Asked& asked, Replies replies) {

@@ -12,6 +12,9 @@
 
 namespace troupe::trace {
 
+// The page that describes it, SCHEMA.md.
+std::string_view schema_page();
+
 // `brief` leaves out what is long: message counts, mailboxes, dead letters by type.
 std::string to_json(const RankReport& report, bool brief = false);
 // One list of a report, as "actors", with the rank in each row; empty if there is no such list.

@@ -36,7 +36,7 @@ export function findings(model) {
   const training = model.training;
   if (training && training.step_open_s > model.stuckAfter_s) {
     const chain = model.waits.chain ?? [];
-    const last = chain.length ? `; the ledger waits in the end for ${named(chain[chain.length - 1])}` : '';
+    const last = chain.length > 1 ? `; the ledger waits in the end for ${named(chain[chain.length - 1])}` : '';
     found.push({key: 'open step', level: 'bad', view: 'waits', text: `The open step has taken ${duration(training.step_open_s)}, a usual one ${duration(training.median_step_s)}${last}`});
   }
   const stuck = model.actors.filter((actor) => actor.stuck_s > 0 && !model.inCycle.has(actor.id)).sort((a, b) => b.stuck_s - a.stuck_s);

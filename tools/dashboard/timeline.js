@@ -35,7 +35,7 @@ export class TimelineView {
     this.last = element('select', {id: 'time-last'}, ...[1, 2, 5, 10, 30].map((s) => element('option', {value: s, text: `${s} s`, selected: s === 5})));
     this.rank = element('select', {id: 'time-rank'}, element('option', {value: '', text: 'all'}));
     this.hold = element('input', {type: 'checkbox', id: 'time-hold'});
-    this.none = element('p', {class: 'hint', text: 'no timeline from this job'});
+    this.none = element('p', {class: 'hint', text: 'asking for what ran last'});
     this.canvas = element('canvas', {tabindex: '0', role: 'application', 'aria-label': 'Timeline: left and right go from operation to operation, up and down from stream to stream', 'aria-describedby': 'time-told'});
     this.told = element('p', {id: 'time-told', class: 'told', 'aria-live': 'polite'});
     this.keys = element('ul', {class: 'keys', 'aria-label': 'Operations'});

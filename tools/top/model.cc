@@ -135,6 +135,7 @@ bool Model::sort_key(int key) {
   else return false;
   first_ = 0;
   selected_.clear();
+  stays_on_top_ = true;
   return true;
 }
 
@@ -143,6 +144,7 @@ void Model::show(View view) {
   help_ = false;
   opened_.clear();
   selected_.clear();
+  stays_on_top_ = true;
   first_ = 0;
 }
 
@@ -176,7 +178,9 @@ void Model::move(int key) {
   if (ids_.empty()) return;
   const auto at = std::ranges::find(ids_, selected_);
   const auto now = at == ids_.end() ? 0 : at - ids_.begin();
-  selected_ = ids_[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(now + by, 0, static_cast<std::ptrdiff_t>(ids_.size()) - 1))];
+  const auto to = std::clamp<std::ptrdiff_t>(now + by, 0, static_cast<std::ptrdiff_t>(ids_.size()) - 1);
+  selected_ = ids_[static_cast<std::size_t>(to)];
+  stays_on_top_ = to == 0;
 }
 
 std::vector<Line> Model::lines(Size size, double now_s) {
@@ -280,7 +284,7 @@ std::vector<Line> Model::body(std::size_t rows, std::size_t columns) {
   }
   if (chosen.empty()) return {{all.rows.empty() ? all.none : absl::StrCat("nothing here contains ", filter_), Look::kDim}};
   const auto at = std::ranges::find(ids_, selected_);
-  const auto chosen_at = static_cast<std::size_t>(at == ids_.end() ? 0 : at - ids_.begin());
+  const auto chosen_at = static_cast<std::size_t>(at == ids_.end() || stays_on_top_ ? 0 : at - ids_.begin());
   selected_ = ids_[chosen_at];
   page_ = std::max<std::size_t>(1, rows - 1);
   if (chosen_at < first_) first_ = chosen_at;

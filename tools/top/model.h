@@ -75,6 +75,7 @@ class Model {
   bool typing_ = false, paused_ = false, help_ = false, leaves_ = false;
 
   std::string selected_;              // the id of a row
+  bool stays_on_top_ = true;          // nobody has gone down from the first row: that is selected, whichever it is
   std::vector<std::string> ids_;      // of the rows as they were last shown
   std::size_t first_ = 0, page_ = 1;  // of what is shown; rows on a page
 };

@@ -147,7 +147,8 @@ std::vector<std::string> actor_text(const json& mailbox, const json& peek) {
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     std::string line = absl::StrFormat("%10s ago  ", age(*event, "age_s"));
     absl::StrAppend(&line, word(*event, "kind"), " ", word(*event, "text"));
-    if (event->contains("number") && number(*event, "number") >= 0) absl::StrAppend(&line, " ", count(*event, "number"));
+    if (number(*event, "others") > 0) absl::StrAppend(&line, ", after ", count(*event, "others"), " more of these");
+    else if (event->contains("number") && number(*event, "number") >= 0) absl::StrAppend(&line, " ", count(*event, "number"));
     if (number(*event, "duration_s") > 0) absl::StrAppend(&line, ", took ", age(*event, "duration_s"));
     lines.push_back(std::move(line));
   }
@@ -171,8 +172,8 @@ std::string training_text(const json& training) {
   add("step", absl::StrCat("step ", count(training, "step"), has("steps") ? absl::StrCat("/", count(training, "steps")) : ""));
   if (training.contains("loss") && training["loss"].is_null() && number(training, "step") > 0) parts.emplace_back("loss none!");  // nor a number
   add("loss", absl::StrFormat("loss %.4g", number(training, "loss")));
-  add("tokens_per_s", absl::StrCat(short_number(number(training, "tokens_per_s")), " tokens/s"));
-  if (number(training, "mfu_ratio") > 0) add("mfu_ratio", absl::StrFormat("mfu %.3g%%", number(training, "mfu_ratio") * 100));
+  add("tokens_per_s", absl::StrCat(short_number(number(training, "tokens_per_s")), " tok/s"));
+  if (number(training, "mfu_ratio") > 0) add("mfu_ratio", absl::StrFormat("mfu %.2g%%", number(training, "mfu_ratio") * 100));
   add("step_s", absl::StrCat("a step ", age(training, "step_s")));
   // What has held up the last step, and whether the open one takes long.
   if (number(training, "data_wait_s") > 0.01 * number(training, "step_s")) add("data_wait_s", absl::StrCat("waits for data ", age(training, "data_wait_s")));

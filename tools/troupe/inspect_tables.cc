@@ -21,10 +21,10 @@ std::string whole(double number) { return absl::StrCat(static_cast<std::int64_t>
 std::string edges_text(const json& answer) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& edge : rows_of(answer, "edges")) {
-    rows.push_back({count(edge, "rank"), word(edge, "from"), word(edge, "to"), count(edge, "capacity"), count(edge, "free"), count(edge, "queued"),
-                    count(edge, "held"), count(edge, "sent")});
+    rows.push_back({count(edge, "rank"), word(edge, "from"), word(edge, "to"), count(edge, "capacity"), count(edge, "free"), count(edge, "in_flight"),
+                    count(edge, "queued"), count(edge, "held"), count(edge, "sent"), whole(number(edge, "bytes_per_s"))});
   }
-  return table({{"RANK", true}, {"FROM"}, {"TO"}, {"CREDITS", true}, {"FREE", true}, {"QUEUED", true}, {"HELD", true}, {"SENT", true}}, rows);
+  return table({{"RANK", true}, {"FROM"}, {"TO"}, {"CREDITS", true}, {"FREE", true}, {"IN FLIGHT", true}, {"QUEUED", true}, {"HELD", true}, {"SENT", true}, {"BYTES/S", true}}, rows);
 }
 
 std::string streams_text(const json& answer) {

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "actors/inspect/runtime_folder.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/launch_remote.h"
 
@@ -48,8 +49,9 @@ StatusOr<int> launch_checked(const LaunchArguments& arguments) {
 }  // namespace
 
 StatusOr<int> launch(const LaunchArguments& arguments) {
-  if (arguments.agent) return run_agent();
-  return launch_checked(arguments);
+  const StatusOr<int> ended = arguments.agent ? StatusOr<int>(run_agent()) : launch_checked(arguments);
+  actors::remove_dead_cards();  // those that were killed have left theirs
+  return ended;
 }
 
 }  // namespace troupe::tool

@@ -11,6 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "runtime/trace/chrome_trace.h"
 #include "runtime/trace/json.h"
+#include "runtime/trace/probe.h"
+#include "runtime/trace/stream_probe.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/running_jobs.h"
 #include "tools/troupe/trace_since.h"
@@ -22,7 +24,7 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 
 constexpr auto kRingsWithin = 4s;                                   // ranks have one, then the way there and back
-constexpr std::chrono::milliseconds kOften = 5ms, kSeldom = 100ms;  // between looks: more often while something is lost
+constexpr std::chrono::milliseconds kOften = 5ms, kSeldom = 100ms;  // between looks: so that no ring is more than half new at one
 
 double steady_now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -42,10 +44,13 @@ class Recording {
     const json answer = json::parse(text, nullptr, false);
     if (!answer.is_object() || !answer.value("ranks", json()).is_array())
       return absl::DataLossError(absl::StrCat("job ", job_.card().job, " answered no trace: does it run another version?"));
+    fullest_ = 0;
     for (const auto& rank : answer["ranks"]) {
       TROUPE_ASSIGN_OR_RETURN(trace::RankTrace trace, trace::rank_trace_from_json(rank.dump()));
       since_.saw(trace.rank, trace.at_unix_s, now_s);
       note_steps(trace);
+      for (const auto& actor : trace.actors) fullest_ = std::max(fullest_, static_cast<double>(actor.events.size()) / trace::Probe::kEvents);
+      for (const auto& stream : trace.streams) fullest_ = std::max(fullest_, static_cast<double>(stream.operations.size()) / trace::StreamProbe::kOperations);
       const auto [at, fresh] = ranks_.try_emplace(trace.rank, trace);
       if (!fresh) {
         trace::extend(at->second, std::move(trace));
@@ -69,6 +74,8 @@ class Recording {
     }
     return lost;
   }
+  // Of the rings, the share of the one that had most that was new at the last look.
+  double fullest() const { return fullest_; }
   std::size_t unanswered() const { return unanswered_; }
   std::size_t count() const {
     std::size_t count = 0;
@@ -105,7 +112,8 @@ class Recording {
   std::map<int, trace::RankTrace> ranks_;
   TraceSince since_;
   std::int64_t open_ = -1, newest_ = -1;  // step at the first look, and now
-  std::size_t unanswered_ = 0;        // ranks, at the last look
+  std::size_t unanswered_ = 0;            // ranks, at the last look
+  double fullest_ = 0;
 };
 
 }  // namespace
@@ -119,13 +127,14 @@ Status trace(const TraceArguments& arguments) {
   std::chrono::milliseconds pause = 4 * kOften;
   while (ended.ok() && recording.whole_steps() < arguments.steps && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(pause);
-    const std::int64_t lost = recording.lost();
     ended = recording.look();
-    pause = recording.lost() > lost ? kOften : std::min(kSeldom, pause + 5ms);
+    pause = recording.fullest() > 0.5 ? std::max(kOften, pause / 2) : recording.fullest() < 0.25 ? std::min(kSeldom, pause + 5ms) : pause;
   }
   TROUPE_RETURN_IF_ERROR(recording.write(arguments.out));
   std::printf("%s: %zu events of %zu ranks, %lld whole steps, %lld events lost\n", arguments.out.c_str(), recording.count(), recording.ranks(),
               static_cast<long long>(recording.whole_steps()), static_cast<long long>(recording.lost()));
+  if (recording.count() == 0) std::printf("nothing happened meanwhile: --last S takes what happened before\n");
+  if (recording.lost() > 0) std::printf("lost: what busy actors did between two looks, more than their rings hold\n");
   if (recording.unanswered() > 0) std::printf("%zu ranks did not answer\n", recording.unanswered());
   if (!ended.ok()) std::printf("it ended before that: %s\n", std::string(ended.message()).c_str());
   return ok();

@@ -72,6 +72,7 @@ TEST_F(InspectControl, AnActorPausesStepsAndGoesOn) {
   EXPECT_THAT(tool({"pause", "ledger"}).out, HasSubstr("0/ledger "));  // that is in one rank
   job.signal(SIGTERM);
   EXPECT_EQ(job.wait(60s).exit_code, 0) << "a paused ledger must not keep the job from its end";
+  EXPECT_THAT(job.err(), HasSubstr("actor 'ledger' of rank 0 is paused")) << "who finds the job standing still reads why";
   EXPECT_EQ(files(), 0u);
 }
 

@@ -4,6 +4,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "actors/inspect/inspector.h"
 #include "tests/proc/inspect/inspect_fixture.h"
 #include "tests/proc/inspect/raw_http.h"
@@ -81,6 +84,16 @@ TEST_F(Listen, AnotherAddressNeedsTheTokenForEverything) {
   }
   EXPECT_TRUE(actors::http_get(owner, "/v1/ping", kWithin).ok());
   EXPECT_EQ(job_at(inspector.port(), token())["refused"], 4);
+}
+
+TEST_F(Listen, ServesThePageThatDescribesItsAnswers) {
+  actors::Inspector inspector(setup());
+  ASSERT_TRUE(inspector.listen("127.0.0.1:0").ok());
+  const auto page = actors::http_get({.host = "127.0.0.1", .port = inspector.port()}, "/v1/schema", kWithin);
+  ASSERT_TRUE(page.ok()) << page.status();
+  std::ifstream file("runtime/trace/SCHEMA.md");
+  EXPECT_EQ(*page, std::string(std::istreambuf_iterator<char>(file), {}));
+  EXPECT_THAT(*page, HasSubstr("`in_handler_s`"));
 }
 
 TEST_F(Listen, WhoGetsNoKeyAndIsAloneMakesOne) {

@@ -131,13 +131,23 @@ TEST_F(InspectTraining, AStoppedRankIsNamedByTheOther) {
   EXPECT_EQ(job.wait().exit_code, 0);
 }
 
-TEST_F(InspectTraining, WhatTheDeadHaveLeftIsRemovedByWhoeverLooks) {
+TEST_F(InspectTraining, WhatTheDeadHaveLeftIsRemovedByTheirLauncher) {
   ToolProcess job(endless(2), folder());
   ASSERT_TRUE(trains(job)) << job.err();
   EXPECT_EQ(files(), 6u);  // of each its card, its socket, its token
   ASSERT_TRUE(signal_process(pid_of(1), SIGKILL));
   EXPECT_NE(job.wait().exit_code, 0);
-  EXPECT_GE(files(), 3u);  // nobody has looked yet
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(InspectTraining, WhatTheDeadHaveLeftIsRemovedByWhoeverLooks) {
+  auto words = endless(2);
+  words.erase(words.begin(), words.begin() + 5);  // launch --nproc 2 -- BINARY
+  ToolProcess job(words, folder());
+  ASSERT_TRUE(trains(job)) << job.err();
+  job.signal(SIGKILL);
+  EXPECT_NE(job.wait().exit_code, 0);
+  EXPECT_EQ(files(), 3u);  // nobody has looked yet
   EXPECT_EQ(jobs().size(), 0u);
   EXPECT_EQ(files(), 0u);
 }

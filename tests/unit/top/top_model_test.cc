@@ -190,6 +190,22 @@ TEST_F(TopModel, TheSelectionFollowsItsActor) {
   EXPECT_THAT(selected(), HasSubstr("loader"));
 }
 
+TEST_F(TopModel, TheFirstRowIsSelectedUntilSomebodyMoves) {
+  model_.frame(staged_frame(), kNow_s);
+  screen();
+  EXPECT_THAT(selected(), HasSubstr("stage"));
+  auto frame = staged_frame(1);
+  frame["ranks"][0]["actors"][2]["depth"] = 99;
+  model_.frame(frame, kNow_s + 1);
+  screen();
+  EXPECT_THAT(selected(), HasSubstr("loader")) << "the list does not scroll under who only looks";
+  model_.key(kDown);
+  model_.key(kUp);
+  model_.frame(staged_frame(), kNow_s + 2);
+  screen();
+  EXPECT_THAT(selected(), HasSubstr("stage"));
+}
+
 TEST_F(TopModel, LooksIntoAnActor) {
   model_.frame(staged_frame(), kNow_s);
   screen();
@@ -229,7 +245,7 @@ TEST_F(TopModel, TrainingComesFromWhicheverRankHasIt) {
   auto frame = with_training(staged_frame(), 120);
   std::swap(frame["ranks"][0]["training"], frame["ranks"][1]["training"]);
   model_.frame(frame, kNow_s);
-  EXPECT_THAT(screen(), HasSubstr("step 120/1000  loss 2.346  12.3k tokens/s  mfu 41.2%  a step 500 ms"));
+  EXPECT_THAT(screen(), HasSubstr("step 120/1000  loss 2.346  12.3k tok/s  mfu 41%  a step 500 ms"));
   model_.frame(staged_frame(1), kNow_s + 5);
   EXPECT_THAT(screen({}, kNow_s + 5), HasSubstr("last heard 5.0 s ago: step 120/1000"));
 }
