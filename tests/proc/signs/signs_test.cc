@@ -252,7 +252,7 @@ TEST_F(Signs, CreditStarvation) {
   ToolProcess job({"launch", "--nproc", "1", "--", PROVOKED, "credits"}, folder());
   ASSERT_TRUE(here(1)) << job.err();
   expect_sign("Credit starvation", "inspect actors --state waiting-for-credit", "producer +waits for credit");
-  expect_sign("Credit starvation", "inspect edges --actor producer", "producer.work +consumer.in +2 +0 +0 +2 ");
+  expect_sign("Credit starvation", "inspect edges --actor producer", "producer.work +consumer.in +2 +0 +2 +0 +2 ");
   expect_sign("Credit starvation", "inspect waits", "^root: rank 0 consumer: ");
   end(job);
 }
