@@ -15,6 +15,12 @@ class InspectTraining : public Inspect {
   std::vector<std::string> endless(int ranks) const {
     return launched(run_, ranks, "job", {"--training.steps=1000000", "--lr_scheduler.total_steps=1000000", "--job.heartbeat_timeout_s=20"});
   }
+  // Its two ranks without a launcher.
+  std::vector<std::string> endless_in_one_process() const {
+    auto words = endless(2);
+    words.erase(words.begin(), words.begin() + 5);  // launch --nproc 2 -- BINARY
+    return words;
+  }
   std::string output() const { return run_.output("job"); }
   bool trains(ToolProcess& job) const {
     return wait_until([&] { return steps_of(output()).size() >= 2 || !job.running(); }) && job.running();
@@ -97,9 +103,7 @@ TEST_F(InspectTraining, ShowsTheActorsOfAllRanks) {
 }
 
 TEST_F(InspectTraining, RanksInOneProcessAreShownToo) {
-  auto words = endless(2);
-  words.erase(words.begin(), words.begin() + 5);  // launch --nproc 2 -- BINARY
-  ToolProcess job(words, folder());
+  ToolProcess job(endless_in_one_process(), folder());
   ASSERT_TRUE(trains(job)) << job.err();
   const json all = json_of({"inspect", "actors", "--json"});
   for (const int rank : {0, 1}) EXPECT_THAT(names_in(all, rank), testing::Contains("replica")) << rank;
@@ -141,9 +145,7 @@ TEST_F(InspectTraining, WhatTheDeadHaveLeftIsRemovedByTheirLauncher) {
 }
 
 TEST_F(InspectTraining, WhatTheDeadHaveLeftIsRemovedByWhoeverLooks) {
-  auto words = endless(2);
-  words.erase(words.begin(), words.begin() + 5);  // launch --nproc 2 -- BINARY
-  ToolProcess job(words, folder());
+  ToolProcess job(endless_in_one_process(), folder());
   ASSERT_TRUE(trains(job)) << job.err();
   job.signal(SIGKILL);
   EXPECT_NE(job.wait().exit_code, 0);
