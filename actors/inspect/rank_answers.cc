@@ -21,17 +21,15 @@ constexpr double kTraceS = 10, kTraceMostS = 3600;
 
 // brief=1: without lists of messages.
 bool is_brief(const Question& question) { return question.word("brief") == "1"; }
-trace::RankReport report_for(const RankSources& rank, const Question& question) {
-  return rank_report(rank, is_brief(question) ? trace::Detail::kBrief : trace::Detail::kAll);
-}
+trace::Detail detail_of(const Question& question) { return is_brief(question) ? trace::Detail::kBrief : trace::Detail::kAll; }
 
-StatusOr<std::string> report(const RankSources& rank, const Question& question) { return trace::to_json(report_for(rank, question), is_brief(question)); }
+StatusOr<std::string> report(const RankSources& rank, const Question& question) {
+  return trace::to_json(rank_report(rank, {.detail = detail_of(question)}), is_brief(question));
+}
 
 // The report without its lists, and how often somebody was refused at this rank's doors.
 StatusOr<std::string> summary(const RankSources& rank, const Question&) {
-  trace::RankReport report = rank_report(rank, trace::Detail::kBrief);
-  report.snapshot = {.at_ns = report.snapshot.at_ns, .tombstones_dropped = report.snapshot.tombstones_dropped};
-  report.collectives.clear();
+  trace::RankReport report = rank_report(rank, {.lists = trace::Lists::kNone, .collectives = false});
   report.streams.clear();
   std::string text = trace::to_json(report);
   text.pop_back();
@@ -40,14 +38,17 @@ StatusOr<std::string> summary(const RankSources& rank, const Question&) {
 
 // One list of it, as list=actors.
 StatusOr<std::string> rows(const RankSources& rank, const Question& question) {
-  std::string text = trace::rows_to_json(report_for(rank, question), question.word("list"), is_brief(question));
-  if (text.empty()) return absl::NotFoundError(absl::StrCat("a report has no list '", question.word("list"), "'"));
+  const std::string list = question.word("list");
+  const auto lists = list == "actors" ? trace::Lists::kActors : list == "edges" ? trace::Lists::kEdges : list == "tombstones" ? trace::Lists::kTombstones : trace::Lists::kNone;
+  const auto report = rank_report(rank, {.detail = detail_of(question), .lists = lists, .collectives = list == "collectives"});
+  std::string text = trace::rows_to_json(report, list, is_brief(question));
+  if (text.empty()) return absl::NotFoundError(absl::StrCat("a report has no list '", list, "'"));
   return text;
 }
 
 // The rows of the actors called actor=NAME, "[]" without.
 StatusOr<std::string> actor(const RankSources& rank, const Question& question) {
-  trace::RankReport report = rank_report(rank);
+  trace::RankReport report = rank_report(rank, {.lists = trace::Lists::kActors, .collectives = false});
   std::erase_if(report.snapshot.actors, [&](const trace::ActorRow& row) { return row.name != question.word("actor"); });
   return trace::rows_to_json(report, "actors");
 }
@@ -129,7 +130,7 @@ StatusOr<std::string> trace_of(const RankSources& rank, const Question& question
 std::string tombstone_of(const RankSources& rank, const trace::Probe& probe) {
   if (!probe.has_ended()) return "null";
   trace::RankReport report{.rank = rank.rank.value};
-  report.snapshot.tombstones = rank.probes->snapshot().tombstones;
+  report.snapshot.tombstones = rank.probes->snapshot(trace::Detail::kAll, trace::Lists::kTombstones).tombstones;
   std::erase_if(report.snapshot.tombstones, [&](const trace::Tombstone& stone) { return stone.name != probe.name(); });
   if (report.snapshot.tombstones.empty()) return "null";  // it is being written, or was the oldest of too many
   report.snapshot.tombstones.erase(report.snapshot.tombstones.begin(), report.snapshot.tombstones.end() - 1);

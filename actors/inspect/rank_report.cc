@@ -53,7 +53,7 @@ int rank_in(const std::string& end, int own) {
 
 }  // namespace
 
-trace::RankReport rank_report(const RankSources& sources, trace::Detail detail) {
+trace::RankReport rank_report(const RankSources& sources, const ReportWanted& wanted) {
   trace::RankReport report;
   report.rank = sources.rank.value;
   report.host = this_host();
@@ -63,7 +63,7 @@ trace::RankReport rank_report(const RankSources& sources, trace::Detail detail) 
   const auto memory = trace::process_memory();
   report.memory_bytes = memory.bytes;
   report.memory_peak_bytes = memory.peak_bytes;
-  report.snapshot = sources.probes->snapshot(detail);
+  report.snapshot = sources.probes->snapshot(wanted.detail, wanted.lists);
   if (sources.training != nullptr) report.training = sources.training->row();
   for (const auto& [stream, kind] : sources.probes->streams()) {
     report.streams.push_back(stream->row());
@@ -73,7 +73,7 @@ trace::RankReport rank_report(const RankSources& sources, trace::Detail detail) 
     edge.from_rank = rank_in(edge.from, report.rank);
     edge.to_rank = rank_in(edge.to, report.rank);
   }
-  if (sources.engine == nullptr) return report;
+  if (sources.engine == nullptr || !wanted.collectives) return report;
   for (const auto& operation : open_operations(*sources.engine)) {
     report.collectives.push_back({.group = operation.group,
                                   .sequence = operation.id.value,

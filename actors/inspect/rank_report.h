@@ -11,6 +11,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/trace/registry.h"
 #include "runtime/trace/report.h"
+#include "runtime/trace/snapshot.h"
 #include "runtime/trace/training_probe.h"
 
 namespace troupe::actors {
@@ -28,6 +29,12 @@ struct RankSources {
   std::function<std::int64_t()> refused{};  // how often somebody was, at its doors; empty: never
 };
 
-trace::RankReport rank_report(const RankSources& sources, trace::Detail detail = trace::Detail::kAll);
+// What is asked of it: all, or one list, of those of a snapshot (`lists`) or the open collectives.
+struct ReportWanted {
+  trace::Detail detail = trace::Detail::kAll;
+  trace::Lists lists = trace::Lists::kAll;
+  bool collectives = true;
+};
+trace::RankReport rank_report(const RankSources& sources, const ReportWanted& wanted = {});
 
 }  // namespace troupe::actors

@@ -71,7 +71,7 @@ double StallWatch::usual_s() const {
 
 std::int64_t StallWatch::handled() const {
   std::int64_t handled = 0;
-  for (const auto* probes : setup_->probes) handled += handled_of(probes->snapshot(trace::Detail::kBrief));
+  for (const auto* probes : setup_->probes) handled += handled_of(probes->snapshot(trace::Detail::kBrief, trace::Lists::kActors));
   return handled;
 }
 
@@ -99,7 +99,7 @@ void StallWatch::run() {
 // Of the actors here.
 bool StallWatch::someone_is_paused() const {
   return std::ranges::any_of(setup_->probes, [](const auto* probes) {
-    return std::ranges::any_of(probes->snapshot(trace::Detail::kBrief).actors, [](const trace::ActorRow& actor) { return actor.state == trace::State::kPaused; });
+    return std::ranges::any_of(probes->snapshot(trace::Detail::kBrief, trace::Lists::kActors).actors, [](const trace::ActorRow& actor) { return actor.state == trace::State::kPaused; });
   });
 }
 

@@ -21,6 +21,7 @@ namespace troupe::comm {
 namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+constexpr std::chrono::milliseconds kBetweenLooks{100};  // at the own transport, which may stop while somebody waits
 
 // What has become known for one ask. An answer stays; a failure stays until there is an answer.
 class Replies {
@@ -48,9 +49,10 @@ class Replies {
   void put_missing(const Status& status) {
     for (std::size_t rank = 0; rank < replies_.size(); ++rank) put({.rank = Rank(static_cast<std::int32_t>(rank)), .status = status, .text = {}});
   }
-  void wait_for(std::chrono::nanoseconds patience) {
+  // Whether something is known of all.
+  bool complete_by(std::chrono::steady_clock::time_point time) {
     std::unique_lock lock(mutex_);
-    complete_.wait_for(lock, patience, [this] { return missing_ == 0; });
+    return complete_.wait_until(lock, time, [this] { return missing_ == 0; });
   }
   // Once; later ones are dropped.
   std::vector<InspectReply> take() {
@@ -181,19 +183,27 @@ std::vector<InspectTree::Reply> InspectTree::ask(const std::string& question, st
     if (answer.ok()) own.text = std::move(*answer);
     replies->put(std::move(own));
   });
-  if (world > 1) {
-    // A transport that has stopped drops what is posted.
+  // A transport that has stopped drops what is posted.
+  const auto post = [&](auto function) {
     auto dropped = absl::MakeCleanup([node = node_, replies, self, world] {
       for (int rank = 0; rank < world; ++rank) {
         if (rank != self.value) replies->put({.rank = Rank(rank), .status = node->why_silent(Rank(rank)), .text = {}});
       }
     });
-    transport_->post([node = node_, replies, question, patience, dropped = std::move(dropped)]() mutable {
+    transport_->post([function = std::move(function), dropped = std::move(dropped)]() mutable {
       std::move(dropped).Cancel();
+      function();
+    });
+  };
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  if (world > 1) {
+    post([node = node_, replies, question, patience] {
       node->relay().ask(question, patience.count(), [replies](InspectReply reply) { replies->put(std::move(reply)); });
     });
   }
-  replies->wait_for(patience);
+  while (!replies->complete_by(std::min(deadline, std::chrono::steady_clock::now() + kBetweenLooks)) && std::chrono::steady_clock::now() < deadline) {
+    if (world > 1) post([] {});  // what it was asked before is forgotten if it has stopped meanwhile
+  }
   node_->answerer().withdraw(job);
   replies->put_missing(absl::DeadlineExceededError(absl::StrCat("no answer within ", in_seconds(patience.count()))));
   return replies->take();

@@ -73,6 +73,7 @@ void InspectRelay::ask_child(Open& open, Rank child, std::int64_t now_ns) {
   if (patience_ns <= 0) return;
   const std::int64_t deadline_ns = now_ns + patience_ns;
   open.asked.emplace(child, Asked{.patience_ns = patience_ns, .deadline_ns = deadline_ns});
+  if (const auto down = down_.find(child); down != down_.end()) return lose(open, child, down->second);
   host_.wake_at(deadline_ns);
   const InspectHeader header{.kind = Kind::kQuestion, .root = open.tree.root(), .ticket = open.number, .patience_ns = patience_ns};
   transport_.send({.to = child, .channel = Channel::kInspect, .header = encode(header, open.question),
@@ -218,6 +219,7 @@ void InspectRelay::tick() {
 }
 
 void InspectRelay::peer_down(Rank peer, const Status& cause) {
+  down_.emplace(peer, cause);
   std::vector<std::int64_t> numbers;
   for (const auto& [number, open] : open_) numbers.push_back(number);
   for (const std::int64_t number : numbers) {

@@ -107,6 +107,7 @@ class InspectRelay {
   Host& host_;
   std::map<std::int64_t, Open> open_;  // by number
   std::int64_t numbers_ = 0;
+  std::map<Rank, Status> down_;        // for good
   std::map<Rank, int> held_for_;       // questions of a peer that are open, and frames that it has not taken
   std::atomic<std::int64_t> refused_{0};
 };

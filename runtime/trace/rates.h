@@ -18,18 +18,24 @@ class Rates {
   static constexpr std::int64_t kWindowNs = 1'000'000'000;
 
   explicit Rates(std::int64_t start_ns);
-  // Sets growth_per_s of the actors and bytes_per_s of the edges. `ids`: of the actors, in their order, ascending, never used again; edges are
-  // known by their place.
-  void set(Snapshot& snapshot, const std::vector<std::uint64_t>& ids);
+  // Sets growth_per_s. `ids`: of the actors, in their order, ascending, never used again.
+  void set(std::vector<ActorRow>& actors, const std::vector<std::uint64_t>& ids, std::int64_t at_ns);
+  // Sets bytes_per_s. Edges are known by their place.
+  void set(std::vector<EdgeRow>& edges, std::int64_t at_ns);
 
  private:
   struct Look {
     std::int64_t at_ns = 0;
-    std::vector<std::uint64_t> ids{};
-    std::vector<std::int64_t> depths{}, bytes{};
+    std::vector<std::uint64_t> ids{};    // ascending
+    std::vector<std::int64_t> counts{};
+  };
+  struct Looks {
+    Look before, last;  // at least kWindowNs apart
+    // Of what is counted now the change a second.
+    std::vector<double> changes(Look now);
   };
   std::mutex mutex_;  // guards what follows
-  Look before_, last_;  // at least kWindowNs apart
+  Looks depths_, bytes_;
 };
 
 }  // namespace troupe::trace

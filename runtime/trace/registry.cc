@@ -32,6 +32,7 @@ void ProbeRegistry::add(std::shared_ptr<Probe> probe) {
     actors_.push_back(probe->name());
   }
   live_.emplace(next_order_++, std::move(probe));
+  living_ = nullptr;
 }
 
 void ProbeRegistry::add(std::shared_ptr<const EdgeProbe> edge) {
@@ -65,6 +66,7 @@ void ProbeRegistry::bury(const Probe& probe, std::string cause, std::vector<std:
   grave.stone.chain = std::move(chain);
   grave.stone.at_ns = ticks_.now_ns();
   live_.erase(at->second);
+  living_ = nullptr;
   order_of_.erase(at);
   if (graves_.size() == kTombstones) {
     graves_.pop_front();
@@ -73,26 +75,41 @@ void ProbeRegistry::bury(const Probe& probe, std::string cause, std::vector<std:
   graves_.push_back(std::move(grave));
 }
 
-Snapshot ProbeRegistry::snapshot(Detail detail) const {
-  std::vector<std::shared_ptr<Probe>> probes;
-  std::vector<std::uint64_t> orders;
+std::shared_ptr<const ProbeRegistry::Living> ProbeRegistry::living() const {
+  if (living_ != nullptr) return living_;
+  auto now = std::make_shared<Living>();
+  for (const auto& [order, probe] : live_) {
+    now->orders.push_back(order);
+    now->probes.push_back(probe);
+  }
+  living_ = now;
+  return now;
+}
+
+Snapshot ProbeRegistry::snapshot(Detail detail, Lists lists) const {
+  const auto are_asked = [lists](Lists these) { return lists == Lists::kAll || lists == these; };
+  std::shared_ptr<const Living> now;
   std::vector<std::shared_ptr<const EdgeProbe>> edges;
   std::deque<Grave> graves;
   Snapshot result;
   {
-    std::lock_guard lock(mutex_);
-    for (const auto& [order, probe] : live_) {
-      probes.push_back(probe);
-      orders.push_back(order);
-    }
-    edges = edges_;
-    graves = graves_;
+    std::lock_guard lock(mutex_);  // for all: who is buried meanwhile is in one of two lists
+    if (are_asked(Lists::kActors)) now = living();
+    if (are_asked(Lists::kEdges)) edges = edges_;
+    if (are_asked(Lists::kTombstones)) graves = graves_;
     result.tombstones_dropped = tombstones_dropped_;
   }
   result.at_ns = ticks_.now_ns();
-  for (const auto& probe : probes) result.actors.push_back(probe->row(texts_, detail));
-  for (const auto& edge : edges) result.edges.push_back(edge->row());
-  rates_.set(result, orders);
+  if (now != nullptr) {
+    result.actors.reserve(now->probes.size());
+    for (const auto& probe : now->probes) result.actors.push_back(probe->row(texts_, detail));
+    rates_.set(result.actors, now->orders, result.at_ns);
+  }
+  if (are_asked(Lists::kEdges)) {
+    result.edges.reserve(edges.size());
+    for (const auto& edge : edges) result.edges.push_back(edge->row());
+    rates_.set(result.edges, result.at_ns);
+  }
   for (auto& [stone, probe] : graves) {
     ActorRow row = probe->row(texts_, detail);
     stone.sent = row.sent;

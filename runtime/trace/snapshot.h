@@ -72,6 +72,8 @@ struct HistogramRow {
 
 // kBrief: what is long is left out, of a row of an actor its messages, mailbox, dead letters by type, and times.
 enum class Detail : std::uint8_t { kAll, kBrief };
+// Which lists of a snapshot are filled.
+enum class Lists : std::uint8_t { kAll, kActors, kEdges, kTombstones, kNone };
 
 struct ActorRow {
   std::string name;

@@ -20,7 +20,8 @@ TEST(Rates, LookersDoNotDisturbEachOther) {
   Rates rates(0);
   const auto look = [&rates](std::int64_t ms) {
     Snapshot snapshot = steady_at(ms);
-    rates.set(snapshot, {7});
+    rates.set(snapshot.actors, {7}, snapshot.at_ns);
+    rates.set(snapshot.edges, snapshot.at_ns);
     return snapshot;
   };
   for (std::int64_t ms = 1000; ms < 20'000; ms += 10) {  // one looks all the time, another now and then
@@ -37,11 +38,11 @@ TEST(Rates, LookersDoNotDisturbEachOther) {
 TEST(Rates, TheFirstLookIsSinceTheStart) {
   Rates rates(5'000 * kMs);
   Snapshot snapshot = steady_at(9'000);
-  rates.set(snapshot, {7});
+  rates.set(snapshot.edges, snapshot.at_ns);
   EXPECT_DOUBLE_EQ(snapshot.edges[0].bytes_per_s, 90'000 / 4.0);
   Rates hasty(5'000 * kMs);
   snapshot = steady_at(5'001);
-  hasty.set(snapshot, {7});
+  hasty.set(snapshot.edges, snapshot.at_ns);
   EXPECT_DOUBLE_EQ(snapshot.edges[0].bytes_per_s, 50'010);  // not a thousand times that
 }
 
@@ -50,12 +51,23 @@ TEST(Rates, AnActorThatIsNewIsNotTakenForTheOneThatWasThere) {
   Snapshot snapshot;
   snapshot.at_ns = 2'000 * kMs;
   snapshot.actors = {{.name = "a", .depth = 100}, {.name = "b", .depth = 50}};
-  rates.set(snapshot, {1, 2});
+  rates.set(snapshot.actors, {1, 2}, snapshot.at_ns);
   snapshot.at_ns = 4'000 * kMs;
   snapshot.actors = {{.name = "b", .depth = 40}, {.name = "c", .depth = 6}};
-  rates.set(snapshot, {2, 3});
+  rates.set(snapshot.actors, {2, 3}, snapshot.at_ns);
   EXPECT_DOUBLE_EQ(snapshot.actors[0].growth_per_s, -5);
   EXPECT_DOUBLE_EQ(snapshot.actors[1].growth_per_s, 3);
+}
+
+TEST(Rates, WhoLooksAtActorsOnlyChangesNothingForEdges) {
+  Rates rates(0);
+  Snapshot snapshot = steady_at(2'000);
+  rates.set(snapshot.edges, snapshot.at_ns);
+  snapshot = steady_at(3'500);
+  rates.set(snapshot.actors, {7}, snapshot.at_ns);
+  snapshot = steady_at(4'000);
+  rates.set(snapshot.edges, snapshot.at_ns);
+  EXPECT_DOUBLE_EQ(snapshot.edges[0].bytes_per_s, 10'000);
 }
 
 }  // namespace

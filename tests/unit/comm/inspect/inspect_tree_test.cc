@@ -90,20 +90,40 @@ TEST(InspectTreeTest, TellsOfItselfWhenItsTransportHasStopped) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 300s);
 }
 
-// Asked before its transport starts, or in the middle of its end.
 TEST(InspectTreeTest, EveryAskEndsWithThePatience) {
   InspectedJob job(9);
-  expect_echoes(job.ask(0, "early", 100ms), 9, "early", {1, 2, 3, 4, 5, 6, 7, 8});
+  expect_echoes(job.ask(0, "early", 100ms), 9, "early", {1, 2, 3, 4, 5, 6, 7, 8});  // before its transport starts
   job.start();
   job.freeze(4);
-  auto asked = std::async(std::launch::async, [&] { return job.ask(0, "state", 3s); });
-  EXPECT_EQ(asked.wait_for(100ms), std::future_status::timeout);
+  EXPECT_EQ(message(job.ask(0, "state", 300ms)[4]), "no answer within 0.27 s");
+}
+
+TEST(InspectTreeTest, ItsTransportMayStopWhileItAsks) {
+  InspectedJob job(9);
+  job.start();
+  job.freeze(4);
+  auto asked = std::async(std::launch::async, [&] { return job.ask(0, "state", 600s); });
+  EXPECT_EQ(asked.wait_for(200ms), std::future_status::timeout);
   job.transport(0).stop();
   ASSERT_EQ(asked.wait_for(60s), std::future_status::ready);
   const auto replies = asked.get();
   ASSERT_EQ(replies.size(), 9u);
   EXPECT_EQ(replies[0].status, ok());
-  EXPECT_EQ(message(replies[4]), "no answer within 3 s");
+  EXPECT_THAT(message(replies[4]), testing::HasSubstr("has stopped"));
+}
+
+// That it was sent is no news then: its host may say so of what goes nowhere.
+TEST(InspectTreeTest, WhoWasDownBeforeIsNotWaitedFor) {
+  constexpr int kWorld = 64;
+  InspectedJob job(kWorld);
+  job.start();
+  job.freeze(1);
+  job.tree(0).peer_down(Rank(1), absl::UnavailableError("rank 1 is gone"));
+  const auto start = std::chrono::steady_clock::now();
+  const auto replies = job.ask(0, "state", 600s);
+  expect_echoes(replies, kWorld, "state", {1});
+  EXPECT_EQ(message(replies[1]), "rank 1 is gone");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
 }
 
 TEST(InspectTreeTest, RanksMayEndWhileTheyAreAsked) {
