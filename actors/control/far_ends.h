@@ -59,7 +59,7 @@ class FarSender final : public actor::Actor, private FarEnd {
     } else {
       send(at, header, {});
     }
-    set_state(trace::State::kRunning, {}, static_cast<std::int64_t>(held.sequence));
+    set_state(trace::State::kRunning, frame_, static_cast<std::int64_t>(held.sequence));
   }
   // On the stream where the message has a tensor, else here.
   void send(int at, std::span<const std::byte> header, std::span<const std::byte> bulk) {

@@ -22,14 +22,14 @@ Json events_of(const trace::WaitGraph::Node& node) {
   return events;
 }
 
-Json roots_of(const trace::WaitGraph& graph) {
-  Json roots = Json::array();
-  for (const int root : graph.roots) {
-    const auto& node = at(graph, root);
-    roots.push_back({{"id", id(node)}, {"rank", node.rank}, {"actor", node.actor}, {"state", node.state}, {"detail", node.detail}, {"from", node.from},
+Json nodes_of(const trace::WaitGraph& graph, const std::vector<int>& nodes) {
+  Json rows = Json::array();
+  for (const int number : nodes) {
+    const auto& node = at(graph, number);
+    rows.push_back({{"id", id(node)}, {"rank", node.rank}, {"actor", node.actor}, {"state", node.state}, {"detail", node.detail}, {"from", node.from},
                      {"number", node.number}, {"since_s", seconds(node.since_ns)}, {"why", root_text(node)}, {"last_events", events_of(node)}});
   }
-  return roots;
+  return rows;
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ StallReport stall_report(const Stall& stall, std::span<const trace::RankReport> 
   }
   const Json whole{{"schema", trace::kSchema}, {"step", stall.step}, {"stalled_s", stall.stalled_s}, {"usual_s", stall.usual_s}, {"cause", report.cause},
                    {"waits", Json::parse(trace::to_json(graph), nullptr, false)}, {"collectives", std::move(collectives)},
-                   {"roots", roots_of(graph)}, {"ranks", std::move(all)}};
+                   {"cycle", nodes_of(graph, graph.cycles.empty() ? std::vector<int>() : graph.cycles.front())}, {"roots", nodes_of(graph, graph.roots)}, {"ranks", std::move(all)}};
   report.json = whole.dump(1, ' ', false, Json::error_handler_t::replace);
   return report;
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kAnswersWithin = std::chrono::seconds(1);
 constexpr auto kLooksApart = std::chrono::seconds(1);  // of a rank at those below it
-constexpr std::size_t kRootsWithEvents = 3;
+constexpr std::size_t kRootsWithEvents = 3, kOfACycleWithEvents = 8;
 
 std::chrono::nanoseconds in_ns(double seconds) { return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)); }
 
@@ -151,10 +151,12 @@ bool StallWatch::is_left_to_others(const std::vector<trace::RankReport>& ranks) 
 }
 
 void StallWatch::add_events(trace::WaitGraph& graph) {
-  std::vector<int> bottom = graph.roots;
-  if (bottom.size() > kRootsWithEvents) bottom.resize(kRootsWithEvents);
-  for (const int root : bottom) {
-    auto& node = graph.nodes[static_cast<std::size_t>(root)];
+  std::vector<int> bottom;
+  if (!graph.cycles.empty()) bottom = graph.cycles.front();
+  if (bottom.size() > kOfACycleWithEvents) bottom.resize(kOfACycleWithEvents);
+  bottom.insert(bottom.end(), graph.roots.begin(), graph.roots.begin() + static_cast<std::ptrdiff_t>(std::min(graph.roots.size(), kRootsWithEvents)));
+  for (const int of_it : bottom) {
+    auto& node = graph.nodes[static_cast<std::size_t>(of_it)];
     if (!node.actor.empty() && node.state != "unknown") node.last_events = setup_->inspector.last_events(node.rank, node.actor, kAnswersWithin);
   }
 }

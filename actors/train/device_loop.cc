@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/device/shown.h"
 
 namespace troupe::actors {
@@ -48,7 +49,8 @@ void DeviceLoop::place(DeviceTask& task) {
 }
 
 bool DeviceLoop::room() const {
-  return enqueued_ < max_operations_ && (enqueued_ < 2 || enqueued_ns_ < kRunAheadNs);
+  const auto enqueued = static_cast<int>(enqueued_.size());
+  return enqueued < max_operations_ && (enqueued < 2 || enqueued_ns_ < kRunAheadNs);
 }
 
 void DeviceLoop::fill() {
@@ -56,7 +58,7 @@ void DeviceLoop::fill() {
     auto& task = static_cast<DeviceTask&>(*ready_.pop());
     const double cost = task.turn()->cost;
     const auto estimate_ns = static_cast<std::int64_t>(cost * ns_per_cost_);
-    ++enqueued_;
+    enqueued_.push_back(task.turn()->shown);
     ++started_;
     enqueued_ns_ += estimate_ns;
     device::begin_shown(stream_, task.turn()->shown);
@@ -71,7 +73,10 @@ void DeviceLoop::fill() {
 }
 
 void DeviceLoop::show_state() {
-  if (enqueued_ > 0) return set_state(trace::State::kRunning, {}, static_cast<std::int64_t>(ready_.size()));
+  if (!enqueued_.empty()) {
+    const trace::Operation& first = enqueued_.front();
+    return set_state(trace::State::kRunning, name_of(first), first.micro_batch >= 0 ? first.micro_batch : first.step);
+  }
   if (at_gates_.empty()) return set_state(trace::State::kIdle);
   const std::string* by = at_gates_.front()->gate()->opened_by;
   const auto [opener, fresh] = openers_.try_emplace(by);
@@ -79,15 +84,25 @@ void DeviceLoop::show_state() {
   set_state(trace::State::kWaitingForInput, {}, -1, opener->second);
 }
 
+// Ends with what the number behind it is.
+trace::Name DeviceLoop::name_of(const trace::Operation& operation) {
+  const auto [at, fresh] = operations_.try_emplace({operation.what.text(), operation.block});
+  if (fresh) {
+    const std::string what = operation.block >= 0 ? absl::StrCat(operation.what.text(), " block ", operation.block) : operation.what.text();
+    at->second = name_for(absl::StrCat(what, operation.micro_batch >= 0 ? " of micro-batch" : operation.step >= 0 ? " of step" : ""));
+  }
+  return at->second;
+}
+
 void DeviceLoop::completed(OperationCompleted message) {
   if (Status error = stream_.first_error(); !error.ok()) {
     fail(error);
     return;
   }
-  --enqueued_;
+  enqueued_.pop_front();
   enqueued_ns_ -= message.estimate_ns;
   // Between two completions the device was busy if another operation was waiting for it; only then is the time the operation's.
-  if (enqueued_ > 0 && last_completed_ns_ > 0 && message.cost > 0) {
+  if (!enqueued_.empty() && last_completed_ns_ > 0 && message.cost > 0) {
     const double ns_per_cost = static_cast<double>(message.completed_ns - last_completed_ns_) / message.cost;
     ns_per_cost_ += kRateWeight * (std::clamp(ns_per_cost, 1e-6, 10.0) - ns_per_cost_);
   }

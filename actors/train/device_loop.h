@@ -7,6 +7,7 @@
 // Room:  at most kRunAhead of estimated device time is enqueued and not completed, but always two operations, so that the device
 //        finds the next one waiting. Estimates come from the operations' costs and the measured rate.
 // Holds: nothing of the tasks; their owners do, until TaskDone.
+// Shown: the oldest operation that is not completed, as "running forward block 3 of micro-batch 1".
 // Fails: when the stream has an error: the cause is the stream's first.
 // Invariants: no kernel is enqueued outside a turn (DeviceLoopTest.StartsNothingWithoutRoom); order by key
 //        (DeviceLoopTest.TakesTheMostUrgentTurn).
@@ -14,8 +15,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/actor/actor.h"
@@ -73,6 +76,7 @@ class DeviceLoop : public actor::Actor {
   void fill();
   bool room() const;
   void show_state();
+  trace::Name name_of(const trace::Operation& operation);
 
   device::Stream& stream_;
   const Clock& clock_;
@@ -80,7 +84,8 @@ class DeviceLoop : public actor::Actor {
   task::ReadyQueue ready_;
   std::vector<const DeviceTask*> at_gates_;
   std::map<const std::string*, trace::Name> openers_;  // of gates
-  int enqueued_ = 0;               // operations not completed
+  std::map<std::pair<const char*, std::int32_t>, trace::Name> operations_;  // by what and block
+  std::deque<trace::Operation> enqueued_;  // operations not completed
   std::int64_t enqueued_ns_ = 0;   // their estimate
   std::int64_t last_completed_ns_ = 0;
   double ns_per_cost_ = 0.01;      // 100 GFLOP/s, until measured

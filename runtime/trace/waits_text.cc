@@ -46,6 +46,16 @@ std::map<std::string, OpenCollective> open_collectives(const WaitGraph& graph) {
   return open;
 }
 
+std::string events_text(const WaitGraph::Node& node, const char* indent) {
+  std::string text;
+  for (const auto& event : node.last_events) {
+    const bool handled = event.kind == EventKind::kHandled;  // its number is the mailbox's depth
+    absl::StrAppend(&text, indent, absl::StrFormat("%.3f s ago: ", seconds(event.at_ns)), handled ? "handled " : "", event.text,
+                    !handled && event.number >= 0 ? absl::StrCat(" ", event.number) : "", "\n");
+  }
+  return text;
+}
+
 std::string cycles_text(const WaitGraph& graph) {
   std::string text;
   for (std::size_t i = 0; i < std::min(graph.cycles.size(), kListed); ++i) {
@@ -55,7 +65,7 @@ std::string cycles_text(const WaitGraph& graph) {
       const int from = cycle[member], to = cycle[(member + 1) % cycle.size()];
       const auto edge = std::ranges::find_if(graph.edges, [&](const auto& e) { return e.from == from && e.to == to; });
       absl::StrAppend(&text, "  ", who(at(graph, from)), " waits for ", edge->why, since(at(graph, from).since_ns), ", so for ",
-                      who(at(graph, to)), "\n");
+                      who(at(graph, to)), "\n", events_text(at(graph, from), "    "));
     }
   }
   return text + rest(graph.cycles.size(), "cycles");
@@ -86,11 +96,7 @@ std::string roots_text(const WaitGraph& graph) {
       absl::StrAppend(&text, "  ", who(at(graph, edges[edge]->from)), " waits for ", edges[edge]->why, "\n");
     }
     if (edges.size() > kWaitersListed) absl::StrAppend(&text, "  ... and ", edges.size() - kWaitersListed, " more wait for it\n");
-    for (const auto& event : node.last_events) {
-      const bool handled = event.kind == EventKind::kHandled;  // its number is the mailbox's depth
-      absl::StrAppend(&text, absl::StrFormat("  %.3f s ago: ", seconds(event.at_ns)), handled ? "handled " : "", event.text,
-                      !handled && event.number >= 0 ? absl::StrCat(" ", event.number) : "", "\n");
-    }
+    text += events_text(node, "  ");
   }
   return text + rest(graph.roots.size(), "roots");
 }

@@ -31,7 +31,7 @@ export class TimelineView {
   constructor({ask}) {
     this.ask = ask;
     this.asked = -Infinity;
-    this.kinds = new Map();
+    this.kinds = new Map();  // to colour and letter
     this.last = element('select', {id: 'time-last'}, ...[1, 2, 5, 10, 30].map((s) => element('option', {value: s, text: `${s} s`, selected: s === 5})));
     this.rank = element('select', {id: 'time-rank'}, element('option', {value: '', text: 'all'}));
     this.hold = element('input', {type: 'checkbox', id: 'time-hold'});
@@ -128,11 +128,12 @@ export class TimelineView {
     lane.busy = busy;
     for (const operation of lane.operations) {
       const left = Math.max(names, x(operation.begin)), right = Math.min(width, x(operation.end));
-      pen.fillStyle = colourOf(this.colour(operation.name));
+      const kind = this.kind(operation.name);
+      pen.fillStyle = colourOf(kind.colour);
       pen.fillRect(left, y + 3, Math.max(1, right - left - 0.5), kLane - 7);
       if (right - left > 9) {
         pen.fillStyle = colourOf('--op-text');
-        const label = right - left > 60 ? `${operation.name}${isNumber(operation.micro) && operation.micro >= 0 ? ` ${operation.micro}` : ''}` : operation.name.slice(0, 1).toUpperCase();
+        const label = right - left > 60 ? `${operation.name}${isNumber(operation.micro) && operation.micro >= 0 ? ` ${operation.micro}` : ''}` : kind.letter;
         pen.fillText(cut(pen, label, right - left - 4), left + 2, y + kLane / 2);
       }
       if (operation === this.chosen) {
@@ -170,15 +171,19 @@ export class TimelineView {
     pen.setLineDash([]);
   }
 
-  colour(name) {
+  kind(name) {
     const kind = name.split(/[\s(:]/)[0];
-    if (!this.kinds.has(kind)) this.kinds.set(kind, kColours[this.kinds.size % kColours.length]);
+    if (!this.kinds.has(kind)) {
+      const taken = new Set([...this.kinds.values()].map((other) => other.letter));
+      const letter = [...`${kind.toUpperCase()}123456789`].find((free) => !taken.has(free)) ?? '?';
+      this.kinds.set(kind, {letter, colour: kColours[this.kinds.size % kColours.length]});
+    }
     return this.kinds.get(kind);
   }
 
   fillKeys() {
     if (this.keys.childElementCount === this.kinds.size) return;
-    this.keys.replaceChildren(...[...this.kinds].map(([kind, colour], i) => element('li', {}, element('span', {class: `key key-${(i % kColours.length) + 1}`, text: kind.slice(0, 1).toUpperCase(), 'aria-hidden': 'true'}), ` ${kind}`)));
+    this.keys.replaceChildren(...[...this.kinds].map(([kind, {letter}], i) => element('li', {}, element('span', {class: `key key-${(i % kColours.length) + 1}`, text: letter, 'aria-hidden': 'true'}), ` ${kind}`)));
   }
 
   choose(lane, operation) {

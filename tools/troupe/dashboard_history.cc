@@ -75,9 +75,12 @@ void DashboardHistory::take(const json& frame) {
   Memory memory;
   const auto ranks = frame.find("ranks");
   if (ranks == frame.end() || !ranks->is_array()) return;
+  bool have_all_answered = true;
   std::set<std::string> counted;  // of a process that has several ranks each says that of all
   for (const auto& rank : *ranks) {
     if (!rank.is_object()) continue;
+    const auto answered = rank.find("answered");
+    have_all_answered = have_all_answered && (answered == rank.end() || *answered != json(false));
     const bool is_another = counted.insert(absl::StrCat(text_member(rank, "host"), " ", whole_in(rank, "pid"))).second;
     if (is_another) memory.bytes += whole_in(rank, "memory_bytes");
     if (is_another) memory.peak_bytes += whole_in(rank, "memory_peak_bytes");
@@ -87,7 +90,7 @@ void DashboardHistory::take(const json& frame) {
                      number_in(*training, "step_s")};
     if (point.step > 0 && point.step != last_step()) add(point);
   }
-  if (memory.bytes == 0) return;
+  if (memory.bytes == 0 || !have_all_answered) return;
   memory.at_unix_s = number_in(frame, "at_unix_s");
   memory_.push_back(memory);
   if (memory_.size() > kPointsMost) memory_ = thinned(memory_, [](const Memory& point) { return point.bytes; });

@@ -22,7 +22,7 @@ class DeviceLoopTest : public testing::Test {
     return loop;
   }
   void give(actors::DeviceLoop& loop, Key key, int label, double cost = 0) {
-    tasks_.push_back(std::make_unique<DeviceTask>(one_operation(key, cost, label), owner_.self(), static_cast<std::uint64_t>(label)));
+    tasks_.push_back(std::make_unique<DeviceTask>(one_operation(key, cost, label, shown_), owner_.self(), static_cast<std::uint64_t>(label)));
     loop.self().send(RunTask{tasks_.back().get()});
   }
   // All messages are handled; the device is still at the first operation.
@@ -35,8 +35,8 @@ class DeviceLoopTest : public testing::Test {
     co_await Turn{key};
     stream_.enqueue([this, label](device::StreamContext&) { ran_.push_back(label); });
   }
-  task::Task<> one_operation(Key key, double cost, int label) {
-    co_await Turn{key, cost};
+  task::Task<> one_operation(Key key, double cost, int label, trace::Operation shown) {
+    co_await Turn{.key = key, .cost = cost, .shown = shown};
     stream_.enqueue([this, label](device::StreamContext&) { ran_.push_back(label); });
   }
 
@@ -45,8 +45,8 @@ class DeviceLoopTest : public testing::Test {
   test::Inbox<TaskDone>& owner_ = world_.system().add<test::Inbox<TaskDone>>("owner");
   std::vector<std::unique_ptr<DeviceTask>> tasks_;
   std::vector<int> ran_;
+  trace::Operation shown_;  // of the tasks that are given next
 };
-
 
 TEST_F(DeviceLoopTest, StartsNothingWithoutRoom) {
   auto& loop = device(0);
@@ -119,6 +119,24 @@ TEST_F(DeviceLoopTest, TellsTheOwnerWithTheEventAfterWhichTheWorkIsDone) {
   EXPECT_FALSE(owner_.last<TaskDone>().done.done());
   ASSERT_TRUE(world_.run().ok());
   EXPECT_TRUE(owner_.last<TaskDone>().done.done());
+}
+
+TEST_F(DeviceLoopTest, SaysWhichOperationRuns) {
+  auto& loop = device(2);
+  shown_ = {.what = "forward", .block = 3, .step = 8, .micro_batch = 1};
+  give(loop, {}, 0);
+  shown_ = {.what = "update", .step = 8};
+  give(loop, {}, 1);
+  handle_messages(loop);
+  const auto running = [&] {
+    const auto row = loop.probe().row(world_.system().probes().texts());
+    return doing(row);
+  };
+  EXPECT_EQ(running(), "running forward block 3 of micro-batch 1");
+  ASSERT_TRUE(world_.run(1000, [&] { return running() != "running forward block 3 of micro-batch 1"; }).ok());
+  EXPECT_EQ(running(), "running update of step 8");
+  ASSERT_TRUE(world_.run().ok());
+  EXPECT_EQ(running(), "idle");
 }
 
 TEST_F(DeviceLoopTest, FailsWithTheStreamsFirstError) {

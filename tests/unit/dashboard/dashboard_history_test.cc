@@ -76,6 +76,17 @@ TEST_F(DashboardHistory, KeepsItsPointsWhenTheRunGoesOn) {
   EXPECT_EQ(memory().size(), 3u);
 }
 
+// Of some ranks the sum would look like memory that was given back.
+TEST_F(DashboardHistory, TakesNoMemoryWhileARankIsSilent) {
+  history_.take(frame(1, 3.0));
+  json silent = frame(2, 2.5);
+  silent["ranks"].push_back({{"rank", 3}, {"answered", false}});
+  history_.take(silent);
+  ASSERT_EQ(memory().size(), 1u);
+  history_.take(frame(3, 2.0));
+  EXPECT_EQ(memory().size(), 2u);
+}
+
 TEST_F(DashboardHistory, ForgetsThePointsOfAnotherRun) {
   history_.follow("/out");
   append(line(1, 3.0) + line(2, 2.5));

@@ -61,7 +61,7 @@ std::vector<std::string> waits(const WaitGraph& graph) {
 
 // Over two ranks whose edges are joined by actors that stand for the far ends, as a training job has them.
 TEST(WaitGraph, NamesACycleOfThreeOverTwoRanks) {
-  const auto graph = graph_of({
+  auto graph = graph_of({
       Staged(0)
           .actor("a", State::kWaitingForCredit, "b.in@1.in")
           .actor("b.in@1", State::kRunning, "", 7)
@@ -87,6 +87,8 @@ TEST(WaitGraph, NamesACycleOfThreeOverTwoRanks) {
             "  rank 0 a waits for credit of b.in@1.in for 12.000 s, so for rank 1 b\n"
             "  rank 1 b waits for credit of c.in@0.in for 13.000 s, so for rank 0 c\n"
             "  rank 0 c waits for credit of a.in for 12.000 s, so for rank 0 a\n");
+  graph.nodes[static_cast<std::size_t>(graph.cycles[0][1])].last_events.push_back({.kind = EventKind::kHandled, .text = "Token", .at_ns = 13 * kSecond});
+  EXPECT_THAT(to_text(graph), testing::HasSubstr("so for rank 0 c\n    13.000 s ago: handled Token\n  rank 0 c waits"));
 }
 
 // Where the rows themselves say in which rank an end is.
