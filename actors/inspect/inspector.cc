@@ -245,9 +245,12 @@ StatusOr<HttpAnswer> Inspector::answer(const HttpRequest& request) {
     ranks = {*actor.rank};
     question.words["rank"] = absl::StrCat(*actor.rank);
   }
+  const std::int64_t asked_ns = clock_.now_ns();
   const auto replies = ask(question, ranks, patience);
+  const std::int64_t asking_ns = clock_.now_ns() - asked_ns;
   TROUPE_RETURN_IF_ERROR(refused(replies));
-  TROUPE_ASSIGN_OR_RETURN(std::string body, route->view({.card = card_, .list = route->list, .actor = named, .is_brief = value_of(request, "brief") == "1"}, replies));
+  TROUPE_ASSIGN_OR_RETURN(std::string body, route->view({.card = card_, .list = route->list, .actor = named, .is_brief = value_of(request, "brief") == "1",
+                                                                 .asking_ns = asking_ns}, replies));
   return HttpAnswer{.body = std::move(body), .type = route->type};
 }
 

@@ -120,8 +120,9 @@ std::optional<Stall> StallWatch::look() {
 }
 
 StallWatch::Found StallWatch::report(const Stall& stall) {
+  const auto asked = std::chrono::steady_clock::now();
   const auto ranks = setup_->inspector.reports(kAnswersWithin);
-  auto graph = trace::wait_graph(ranks);
+  auto graph = trace::wait_graph(ranks, std::chrono::nanoseconds(std::chrono::steady_clock::now() - asked).count());
   if (!is_stalled(ranks, graph)) return Found::kNoStall;
   if (setup_->rank > 0 && is_left_to_others(ranks)) return Found::kReported;
   add_events(graph);

@@ -1,6 +1,8 @@
 #include "actors/inspect/views.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -49,8 +51,6 @@ std::string straggler_text(const std::vector<trace::RankReport>& reports) {
   if (!found) return "null";
   return text_of({{"rank", found->rank}, {"step_busy_s", found->step_busy_s}, {"median_s", found->median_s}, {"ratio", found->ratio()}});
 }
-
-trace::WaitGraph graph_of(Replies replies) { return trace::wait_graph(reports_of(replies)); }
 
 json card_of(const JobCard& card) {
   return {{"job", card.job}, {"output", card.output}, {"program", card.program}, {"world", card.world}, {"started_unix_s", card.started_unix_s}};
@@ -105,8 +105,8 @@ StatusOr<std::string> ranks_view(const Asked& asked, Replies replies) {
 
 StatusOr<std::string> frame_view(const Asked& asked, Replies replies) {
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  return absl::StrCat("{\"schema\":", trace::kSchema, ",\"at_unix_s\":", text_of(json(now_s)), ",\"job\":", text_of(card_of(asked.card)),
-                      ",\"ranks\":", reports_text(replies), "}");
+  return absl::StrCat("{\"schema\":", trace::kSchema, ",\"at_unix_s\":", text_of(json(now_s)), ",\"asking_s\":", text_of(json(static_cast<double>(asked.asking_ns) / 1e9)),
+                      ",\"job\":", text_of(card_of(asked.card)), ",\"ranks\":", reports_text(replies), "}");
 }
 
 StatusOr<std::string> with_waits(std::string frame) {
@@ -116,8 +116,10 @@ StatusOr<std::string> with_waits(std::string frame) {
   for (const auto& rank : said["ranks"]) {
     if (auto report = trace::rank_report_from_json(text_of(rank)); report.ok()) reports.push_back(*std::move(report));
   }
+  const json asking = said.value("asking_s", json());  // frames of earlier builds have none
+  const std::int64_t asking_ns = asking.is_number() ? std::llround(std::clamp(asking.get<double>(), 0.0, 3600.0) * 1e9) : 0;
   frame.erase(frame.rfind('}'));
-  absl::StrAppend(&frame, ",\"waits\":", trace::to_json(trace::wait_graph(reports)), ",\"straggler\":", straggler_text(reports), "}");
+  absl::StrAppend(&frame, ",\"waits\":", trace::to_json(trace::wait_graph(reports, asking_ns)), ",\"straggler\":", straggler_text(reports), "}");
   return frame;
 }
 
@@ -194,7 +196,7 @@ StatusOr<std::string> compute_view(const Asked& asked, Replies replies) {
 
 // In brief the text alone: of very many actors the lists are much.
 StatusOr<std::string> waits_view(const Asked& asked, Replies replies) {
-  const auto graph = graph_of(replies);
+  const auto graph = trace::wait_graph(reports_of(replies), asked.asking_ns);
   return asked.is_brief ? text_of({{"schema", trace::kSchema}, {"text", trace::to_text(graph)}}) : trace::to_json(graph);
 }
 

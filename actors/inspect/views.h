@@ -2,6 +2,7 @@
 // Threads: any; pure. Errors: kNotFound, kInvalidArgument: an actor that is not there, or a name that several ranks have.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@ struct Asked {
   std::string list{};   // of rows
   std::string actor{};  // "<rank>/<name>" or "<name>"
   bool is_brief = false;
+  std::int64_t asking_ns = 0;  // from the question to the last answer
 };
 
 // A view of the answers to the verb in brackets, see rank_answers.cc.

@@ -65,7 +65,8 @@ void WeightRooms::grant() {
 void WeightRooms::show_state() {
   for (const Room& room : rooms_) {
     if (room.missing.empty()) continue;
-    const auto owner = static_cast<std::size_t>(room.missing.front());
+    const auto far = std::ranges::find_if(room.missing, [this](int member) { return member != setup_.share.member(); });  // the own part comes by itself
+    const auto owner = static_cast<std::size_t>(far != room.missing.end() ? *far : room.missing.front());
     return set_state(trace::State::kWaitingForInput, weights_, room.block.value, owner < owners_.size() ? owners_[owner] : trace::Name());
   }
   if (queue_.empty()) {

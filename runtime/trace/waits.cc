@@ -123,6 +123,7 @@ class Builder {
     for (int hop = 0; hop < kHopsMost; ++hop) {
       Seen& seen = look(at_rank);
       if (seen.report == nullptr || !seen.report->answered) return seen.node;
+      if (actor == absl::StrCat("@", at_rank)) return seen.node;
       const auto far = stand_in(actor, at_rank);
       if (!far) return found(seen, at_rank, actor);
       Seen& there = look(far->rank);
@@ -328,14 +329,34 @@ void find_roots(WaitGraph& graph, const WaitPaths& paths) {
   for (const auto& [waiting, root] : roots) graph.roots.push_back(root);
 }
 
-}  // namespace
-
-WaitGraph wait_graph(std::span<const RankReport> ranks) {
-  WaitGraph graph = Builder(ranks).build();
+WaitPaths paths_of(const WaitGraph& graph) {
   std::vector<std::pair<int, int>> edges;
   for (const auto& edge : graph.edges) edges.emplace_back(edge.from, edge.to);
-  const WaitPaths paths(graph.nodes.size(), edges);
-  graph.cycles = paths.cycles(WaitGraph::kCyclesMost);
+  return WaitPaths(graph.nodes.size(), edges);
+}
+
+// Of each circle the youngest wait, where it is younger than the asking took. Whether there were any.
+bool leave_out_young_waits(WaitGraph& graph, std::int64_t asking_ns) {
+  const auto since = [&graph](int node) { return graph.nodes[static_cast<std::size_t>(node)].since_ns; };
+  std::set<std::pair<int, int>> young;
+  for (const auto& cycle : graph.cycles) {
+    const auto member = std::ranges::min_element(cycle, {}, since);
+    if (since(*member) >= asking_ns) continue;
+    const auto next = member + 1 == cycle.end() ? cycle.begin() : member + 1;
+    young.emplace(*member, *next);
+  }
+  std::erase_if(graph.edges, [&young](const auto& edge) { return young.contains({edge.from, edge.to}); });
+  return !young.empty();
+}
+
+}  // namespace
+
+WaitGraph wait_graph(std::span<const RankReport> ranks, std::int64_t asking_ns) {
+  WaitGraph graph = Builder(ranks).build();
+  do {
+    graph.cycles = paths_of(graph).cycles(WaitGraph::kCyclesMost);
+  } while (leave_out_young_waits(graph, asking_ns));
+  const WaitPaths paths = paths_of(graph);
   find_roots(graph, paths);
   std::vector<bool> in_circle(graph.nodes.size());
   for (const auto& cycle : graph.cycles) {

@@ -7,7 +7,8 @@
 // An edge's end or an actor may be in another rank; one called NAME@RANK only stands for it, and is looked through. A rank that gave no
 // answer is waited for as a whole. What a detail names and nobody is called is a node "?detail".
 //
-// Threads: any; pure. The ranks' reports are not of one instant, so a wait that has just ended may be seen.
+// Threads: any; pure. The ranks' reports are not of one instant, so a wait that has just ended may be seen; but no circle of waits that never were at
+//          the same time: each is older than the asking took, so all were there when it began.
 // Limits: kCyclesMost; every node that waits in a circle is in one that is listed, while there are no more.
 #pragma once
 
@@ -44,7 +45,8 @@ struct WaitGraph {
   std::vector<int> chain;  // from the actor "ledger" to the nearest that waits for nobody or is in a circle
 };
 
-WaitGraph wait_graph(std::span<const RankReport> ranks);
+// `asking_ns`: from the question to the last report. In a circle with a wait younger than that, that one is left out.
+WaitGraph wait_graph(std::span<const RankReport> ranks, std::int64_t asking_ns = 0);
 std::string id(const WaitGraph::Node& node);         // "0/stage-0", "3/"
 std::string root_text(const WaitGraph::Node& node);  // what it does, since when
 std::string cause_text(const WaitGraph& graph);      // one line: a circle, or the end of the chain, or the first root

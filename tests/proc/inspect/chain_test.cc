@@ -9,6 +9,8 @@ namespace troupe::test {
 namespace {
 
 using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
 
 // One thread of one rank hangs.
 struct Hang {
@@ -112,6 +114,23 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& tested) { return tested.param.name; });
 
 // One rank computes and does not come to the sum over both, in which the other waits.
+// Each rank is asked at another moment, and both are in front of each other in turn: before it was known that a wait may be too young, one look in
+// forty saw a circle.
+TEST_F(Chain, NoCircleIsNamedInAJobThatTrains) {
+  ToolProcess job(endless({"--parallelism.zero=1"}), folder());
+  ASSERT_TRUE(trains(job)) << job.err();
+  int looks = 0;
+  for (; looks < 150 && job.running(); ++looks) {
+    const json seen = waits();
+    ASSERT_TRUE(seen["cycles"].is_array());
+    EXPECT_TRUE(seen["cycles"].empty()) << seen.value("text", "");
+    EXPECT_THAT(seen.value("text", ""), Not(HasSubstr("no edge and no actor is called so")));
+  }
+  EXPECT_EQ(looks, 150) << job.err();
+  job.signal(SIGTERM);
+  job.wait();
+}
+
 TEST_F(Chain, NamesTheRankThatHasNotEnteredACollective) {
   ToolProcess job(endless(), folder());
   ASSERT_TRUE(trains(job)) << job.err();

@@ -43,7 +43,7 @@ struct Staged {
   RankReport report;
 };
 
-WaitGraph graph_of(const std::vector<RankReport>& ranks) { return wait_graph(ranks); }
+WaitGraph graph_of(const std::vector<RankReport>& ranks, std::int64_t asking_ns = 0) { return wait_graph(ranks, asking_ns); }
 
 std::vector<std::string> ids(const WaitGraph& graph, const std::vector<int>& nodes) {
   std::vector<std::string> result;
@@ -171,6 +171,22 @@ TEST(WaitGraph, WaitsForTheRankWhereNoActorIsInFrontOfTheGroup) {
   EXPECT_THAT(to_text(graph), HasSubstr("root: rank 5: was not asked"));
 }
 
+// Rank 0 was asked when it had not yet entered what rank 1 waited for, and rank 1 a moment earlier or later.
+TEST(WaitGraph, NamesNoCircleOfWaitsThatMayNeverHaveBeenAtTheSameTime) {
+  const auto ranks = [](std::int64_t since_s) {
+    return std::vector<RankReport>{
+        Staged(0).actor("a", State::kWaitingForInput, "x", -1, 12).from("b@1").actor("c", State::kWaitingForInput, "y", -1, 30).from("a"),
+        Staged(1).actor("b", State::kWaitingForInput, "z", -1, since_s).from("a@0"),
+    };
+  };
+  EXPECT_EQ(graph_of(ranks(3), 3 * kSecond).cycles.size(), 1u);
+  const auto graph = graph_of(ranks(3), 3 * kSecond + 1);
+  EXPECT_THAT(graph.cycles, IsEmpty());
+  EXPECT_THAT(waits(graph), UnorderedElementsAre("0/a > 1/b: x", "0/c > 0/a: y"));
+  EXPECT_THAT(ids(graph, graph.roots), ElementsAre("1/b"));
+  EXPECT_EQ(root_text(graph.nodes[static_cast<std::size_t>(graph.roots[0])]), "waiting for z from a@0 for 3.000 s");
+}
+
 TEST(WaitGraph, LeadsFromTheLedgerToASlowLoader) {
   auto graph = graph_of({
       Staged(0)
@@ -201,13 +217,14 @@ TEST(WaitGraph, FollowsWhatAnActorWaitsForByAWordToTheActorItNames) {
           .actor("replica@1", State::kIdle)
           .actor("shard-0", State::kReady).from("device")
           .actor("device", State::kWaitingForInput).from("weights-0")
-          .actor("weights-0", State::kWaitingForInput, "weights", 3).from("@1"),
+          .actor("weights-0", State::kWaitingForInput, "weights", 3).from("@1")
+          .actor("weights-1", State::kWaitingForInput, "weights", 3).from("@0"),
       Staged(1)
           .actor("replica", State::kWaitingForInput, "loss", 9).from("stage-1")
           .actor("stage-1", State::kHandling, "Activation", -1, 40),
   });
   EXPECT_THAT(waits(graph), UnorderedElementsAre("0/ledger > 1/replica: loss", "1/replica > 1/stage-1: loss", "0/shard-0 > 0/device: a turn",
-                                                 "0/device > 0/weights-0: input", "0/weights-0 > 1/: weights"));
+                                                 "0/device > 0/weights-0: input", "0/weights-0 > 1/: weights", "0/weights-1 > 0/: weights"));
   EXPECT_THAT(ids(graph, graph.chain), ElementsAre("0/ledger", "1/replica", "1/stage-1"));
   EXPECT_EQ(doing(State::kWaitingForInput, "loss", "replica@1", 9), "waiting for loss 9 from replica@1");
   EXPECT_EQ(doing(State::kWaitingForInput, "weights", "@1", 3), "waiting for weights 3 from rank 1");
