@@ -15,6 +15,7 @@
 #include "runtime/trace/stream_probe.h"
 #include "tools/troupe/commands.h"
 #include "tools/troupe/running_jobs.h"
+#include "tools/troupe/trace_pace.h"
 #include "tools/troupe/trace_since.h"
 
 namespace troupe::tool {
@@ -23,8 +24,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr auto kRingsWithin = 4s;                                   // ranks have one, then the way there and back
-constexpr std::chrono::milliseconds kOften = 5ms, kSeldom = 100ms;  // between looks: so that no ring is more than half new at one
+constexpr auto kRingsWithin = 4s;  // ranks have one, then the way there and back
 
 double steady_now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -124,11 +124,10 @@ Status trace(const TraceArguments& arguments) {
   TROUPE_RETURN_IF_ERROR(recording.look());
   const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(static_cast<std::int64_t>(arguments.seconds * 1e9));
   Status ended;
-  std::chrono::milliseconds pause = 4 * kOften;
+  TracePace pace;
   while (ended.ok() && recording.whole_steps() < arguments.steps && std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(pause);
+    std::this_thread::sleep_for(pace.next(recording.fullest()));
     ended = recording.look();
-    pause = recording.fullest() > 0.5 ? std::max(kOften, pause / 2) : recording.fullest() < 0.25 ? std::min(kSeldom, pause + 5ms) : pause;
   }
   TROUPE_RETURN_IF_ERROR(recording.write(arguments.out));
   std::printf("%s: %zu events of %zu ranks, %lld whole steps, %lld events lost\n", arguments.out.c_str(), recording.count(), recording.ranks(),
