@@ -50,7 +50,7 @@ export class Details {
     say(this.title, `${id.slice(slash + 1) || 'all'} of rank ${id.slice(0, slash)}`);
     const node = model.waits.nodes.find((row) => row.id === id);
     const facts = actor ? [
-      ['State', `${stateText(actor)}${actor.number >= 0 ? ` (${actor.number})` : ''}`], ['Since', duration(actor.since_s)],
+      ['State', stateText(actor)], ['Since', duration(actor.since_s)],
       ['In the mailbox', `${actor.depth ?? 0}${actor.depth ? `, the oldest ${duration(actor.oldest_s)}` : ''}; most ever ${actor.depth_max ?? 0}`],
       ['Sent to it', count(actor.sent)], ['Handled', `${count(actor.handled)} in ${duration(actor.handling_s)}`], ['Dead letters', String(actor.dead ?? 0)], ['Restarts', String(actor.restarts ?? 0)],
     ] : [['State', node ? `${stateText(node)}, ${duration(node.since_s)}` : 'it is not there any more']];

@@ -69,8 +69,9 @@ export function stateWord(state) {
 export function stateText(row) {
   const known = Object.hasOwn(kStates, row.state);
   const word = known ? kStates[row.state][1].replace(/:.*/, '') : stateWord(row.state);
-  if (row.from && row.state === 'waiting_for_input') return `${word} ${row.from}${row.detail ? `: ${row.detail}` : ''}`;
-  return row.detail ? `${word} ${row.detail}` : word.replace(/ (of|from)$/, '');
+  const what = `${row.detail ?? ''}${row.number >= 0 ? ` ${row.number}` : ''}`.trim();
+  if (row.from && row.state === 'waiting_for_input') return `${word} ${row.from}${what ? `: ${what}` : ''}`;
+  return row.detail ? `${word} ${what}` : `${word.replace(/ (of|from)$/, '')}${what ? ` ${what}` : ''}`;
 }
 // As a CSS class: only of states that are known.
 export function stateClass(state) {
