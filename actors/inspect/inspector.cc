@@ -245,12 +245,9 @@ StatusOr<HttpAnswer> Inspector::answer(const HttpRequest& request) {
     ranks = {*actor.rank};
     question.words["rank"] = absl::StrCat(*actor.rank);
   }
-  const std::int64_t asked_ns = clock_.now_ns();
   const auto replies = ask(question, ranks, patience);
-  const std::int64_t asking_ns = clock_.now_ns() - asked_ns;
   TROUPE_RETURN_IF_ERROR(refused(replies));
-  TROUPE_ASSIGN_OR_RETURN(std::string body, route->view({.card = card_, .list = route->list, .actor = named, .is_brief = value_of(request, "brief") == "1",
-                                                                 .asking_ns = asking_ns}, replies));
+  TROUPE_ASSIGN_OR_RETURN(std::string body, route->view({.card = card_, .list = route->list, .actor = named, .is_brief = value_of(request, "brief") == "1"}, replies));
   return HttpAnswer{.body = std::move(body), .type = route->type};
 }
 
@@ -280,24 +277,26 @@ bool is_silence(const Status& status) { return status.code() == absl::StatusCode
 
 std::vector<RankReply> Inspector::ask(Question question, const std::vector<int>& only, std::chrono::nanoseconds patience) {
   const auto is_asked = [&](int rank) { return only.empty() || std::ranges::find(only, rank) != only.end(); };
-  const auto reply_of = [](int rank, StatusOr<std::string> answer) {
-    return answer.ok() ? RankReply{.rank = rank, .status = ok(), .text = *std::move(answer)} : RankReply{.rank = rank, .status = answer.status()};
+  const auto reply_of = [](int rank, StatusOr<std::string> answer, std::int64_t after_ns) {
+    return answer.ok() ? RankReply{.rank = rank, .status = ok(), .text = *std::move(answer), .after_ns = after_ns} : RankReply{.rank = rank, .status = answer.status()};
   };
   std::vector<RankReply> replies;
   const std::lock_guard lock(asking_);
+  const std::int64_t asked_ns = clock_.now_ns();
   if (changes_something(question)) authority_.sign(question);  // in the order in which they go
   if (!tree_) {
     for (const auto& rank : setup_.ranks) {
-      if (is_asked(rank.rank.value)) replies.push_back(reply_of(rank.rank.value, actors::answer(rank, question, true)));
+      if (!is_asked(rank.rank.value)) continue;
+      auto answered = actors::answer(rank, question, true);
+      replies.push_back(reply_of(rank.rank.value, std::move(answered), clock_.now_ns() - asked_ns));
     }
     return replies;
   }
-  const std::int64_t asked_ns = clock_.now_ns();
   for (const auto& reply : tree_->ask(to_text(question), patience)) {
     const int rank = reply.rank.value;
     if (reply.status.ok()) {
       silences_.answered(rank);
-      if (is_asked(rank)) replies.push_back(reply_of(rank, answer_from_text(reply.text)));
+      if (is_asked(rank)) replies.push_back(reply_of(rank, answer_from_text(reply.text), reply.after_ns));
       continue;
     }
     if (!is_silence(reply.status)) {

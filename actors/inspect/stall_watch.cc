@@ -14,6 +14,7 @@ namespace troupe::actors {
 namespace {
 
 constexpr auto kAnswersWithin = std::chrono::seconds(1);
+constexpr auto kEventsWithin = std::chrono::seconds(3);  // of all whose events are asked for: a silent rank makes each question last kAnswersWithin
 constexpr auto kLooksApart = std::chrono::seconds(1);  // of a rank at those below it
 constexpr std::size_t kRootsWithEvents = 3, kOfACycleWithEvents = 8;
 
@@ -120,9 +121,8 @@ std::optional<Stall> StallWatch::look() {
 }
 
 StallWatch::Found StallWatch::report(const Stall& stall) {
-  const auto asked = std::chrono::steady_clock::now();
   const auto ranks = setup_->inspector.reports(kAnswersWithin);
-  auto graph = trace::wait_graph(ranks, std::chrono::nanoseconds(std::chrono::steady_clock::now() - asked).count());
+  auto graph = trace::wait_graph(ranks);
   if (!is_stalled(ranks, graph)) return Found::kNoStall;
   if (setup_->rank > 0 && is_left_to_others(ranks)) return Found::kReported;
   add_events(graph);
@@ -156,7 +156,9 @@ void StallWatch::add_events(trace::WaitGraph& graph) {
   if (!graph.cycles.empty()) bottom = graph.cycles.front();
   if (bottom.size() > kOfACycleWithEvents) bottom.resize(kOfACycleWithEvents);
   bottom.insert(bottom.end(), graph.roots.begin(), graph.roots.begin() + static_cast<std::ptrdiff_t>(std::min(graph.roots.size(), kRootsWithEvents)));
+  const auto end = std::chrono::steady_clock::now() + kEventsWithin;
   for (const int of_it : bottom) {
+    if (std::chrono::steady_clock::now() > end) return;
     auto& node = graph.nodes[static_cast<std::size_t>(of_it)];
     if (!node.actor.empty() && node.state != "unknown") node.last_events = setup_->inspector.last_events(node.rank, node.actor, kAnswersWithin);
   }

@@ -63,6 +63,7 @@ std::vector<trace::RankReport> reports_of(Replies replies) {
   for (const auto& reply : replies) {
     if (!reply.status.ok()) reports.push_back(silent_report(reply));
     else if (auto report = trace::rank_report_from_json(reply.text); report.ok()) reports.push_back(*std::move(report));
+    if (!reports.empty() && reports.back().rank == reply.rank) reports.back().after_ns = reply.after_ns;
   }
   return reports;
 }
@@ -105,7 +106,9 @@ StatusOr<std::string> ranks_view(const Asked& asked, Replies replies) {
 
 StatusOr<std::string> frame_view(const Asked& asked, Replies replies) {
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  return absl::StrCat("{\"schema\":", trace::kSchema, ",\"at_unix_s\":", text_of(json(now_s)), ",\"asking_s\":", text_of(json(static_cast<double>(asked.asking_ns) / 1e9)),
+  double asking_s = 0;
+  for (const auto& reply : replies) asking_s = std::max(asking_s, static_cast<double>(reply.after_ns) / 1e9);
+  return absl::StrCat("{\"schema\":", trace::kSchema, ",\"at_unix_s\":", text_of(json(now_s)), ",\"asking_s\":", text_of(json(asking_s)),
                       ",\"job\":", text_of(card_of(asked.card)), ",\"ranks\":", reports_text(replies), "}");
 }
 
@@ -118,8 +121,9 @@ StatusOr<std::string> with_waits(std::string frame) {
   }
   const json asking = said.value("asking_s", json());  // frames of earlier builds have none
   const std::int64_t asking_ns = asking.is_number() ? std::llround(std::clamp(asking.get<double>(), 0.0, 3600.0) * 1e9) : 0;
+  for (auto& report : reports) report.after_ns = asking_ns;
   frame.erase(frame.rfind('}'));
-  absl::StrAppend(&frame, ",\"waits\":", trace::to_json(trace::wait_graph(reports, asking_ns)), ",\"straggler\":", straggler_text(reports), "}");
+  absl::StrAppend(&frame, ",\"waits\":", trace::to_json(trace::wait_graph(reports)), ",\"straggler\":", straggler_text(reports), "}");
   return frame;
 }
 
@@ -196,7 +200,7 @@ StatusOr<std::string> compute_view(const Asked& asked, Replies replies) {
 
 // In brief the text alone: of very many actors the lists are much.
 StatusOr<std::string> waits_view(const Asked& asked, Replies replies) {
-  const auto graph = trace::wait_graph(reports_of(replies), asked.asking_ns);
+  const auto graph = trace::wait_graph(reports_of(replies));
   return asked.is_brief ? text_of({{"schema", trace::kSchema}, {"text", trace::to_text(graph)}}) : trace::to_json(graph);
 }
 

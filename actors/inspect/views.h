@@ -18,6 +18,7 @@ struct RankReply {
   Status status;  // not ok: why there is no answer
   std::string text{};
   double silent_s = 0;  // of one that said nothing at all; see silences.h
+  std::int64_t after_ns = 0;  // from the question to the answer
 };
 using Replies = std::span<const RankReply>;
 
@@ -29,7 +30,6 @@ struct Asked {
   std::string list{};   // of rows
   std::string actor{};  // "<rank>/<name>" or "<name>"
   bool is_brief = false;
-  std::int64_t asking_ns = 0;  // from the question to the last answer
 };
 
 // A view of the answers to the verb in brackets, see rank_answers.cc.

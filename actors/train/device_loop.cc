@@ -86,10 +86,11 @@ void DeviceLoop::show_state() {
 
 // Ends with what the number behind it is.
 trace::Name DeviceLoop::name_of(const trace::Operation& operation) {
-  const auto [at, fresh] = operations_.try_emplace({operation.what.text(), operation.block});
+  const char* const of = operation.micro_batch >= 0 ? " of micro-batch" : operation.step >= 0 ? " of step" : "";
+  const auto [at, fresh] = operations_.try_emplace({operation.what.text(), operation.block, of});
   if (fresh) {
     const std::string what = operation.block >= 0 ? absl::StrCat(operation.what.text(), " block ", operation.block) : operation.what.text();
-    at->second = name_for(absl::StrCat(what, operation.micro_batch >= 0 ? " of micro-batch" : operation.step >= 0 ? " of step" : ""));
+    at->second = name_for(absl::StrCat(what, of));
   }
   return at->second;
 }

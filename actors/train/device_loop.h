@@ -18,7 +18,7 @@
 #include <deque>
 #include <map>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "runtime/actor/actor.h"
@@ -84,7 +84,7 @@ class DeviceLoop : public actor::Actor {
   task::ReadyQueue ready_;
   std::vector<const DeviceTask*> at_gates_;
   std::map<const std::string*, trace::Name> openers_;  // of gates
-  std::map<std::pair<const char*, std::int32_t>, trace::Name> operations_;  // by what and block
+  std::map<std::tuple<const char*, std::int32_t, const char*>, trace::Name> operations_;  // by what, block, and what the number behind them is
   std::deque<trace::Operation> enqueued_;  // operations not completed
   std::int64_t enqueued_ns_ = 0;   // their estimate
   std::int64_t last_completed_ns_ = 0;

@@ -31,6 +31,7 @@ class Replies {
   void put(InspectReply reply) {
     std::lock_guard lock(mutex_);
     if (taken_) return;
+    reply.after_ns = clock_.now_ns() - asked_ns_;
     if (reply.status.ok()) {
       bytes_ += reply.text.size();
       if (bytes_ > kAnswersBytesMost) {
@@ -64,6 +65,8 @@ class Replies {
   }
 
  private:
+  const SteadyClock clock_;
+  const std::int64_t asked_ns_ = clock_.now_ns();
   std::mutex mutex_;  // guards what follows
   std::condition_variable complete_;
   std::vector<std::optional<InspectReply>> replies_;  // by rank

@@ -21,6 +21,7 @@ struct InspectReply {
   Rank rank;
   Status status;
   std::string text;
+  std::int64_t after_ns = 0;  // from the question to it, where it was asked; does not travel
 };
 
 struct InspectHeader {

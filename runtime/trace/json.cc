@@ -365,7 +365,7 @@ std::string to_json(const WaitGraph& graph) {
                              {"number", node.number},
                              {"since_s", in_seconds(node.since_ns)}});
   }
-  for (const auto& edge : graph.edges) json["edges"].push_back({{"from", id_of(edge.from)}, {"to", id_of(edge.to)}, {"why", edge.why}});
+  for (const auto& edge : graph.edges) json["edges"].push_back({{"from", id_of(edge.from)}, {"to", id_of(edge.to)}, {"why", edge.why}, {"young", edge.is_young}});
   for (const auto& cycle : graph.cycles) json["cycles"].push_back(ids_of(cycle));
   for (const int root : graph.roots) {
     const auto& node = graph.nodes[static_cast<std::size_t>(root)];

@@ -171,11 +171,13 @@ void Probe::dead_letter(std::uint32_t type, DeadReason reason) {
 
 void Probe::set_state(State state, Name detail, std::int64_t number, Name from) {
   if constexpr (!kProbes) return;
+  const std::uint64_t packed = std::uint64_t{from.id & 0xffffffu} << 40 | std::uint64_t{detail.id} << 8 | static_cast<std::uint64_t>(state);
+  const bool is_the_same = number >= 0 && packed == state_.load(std::memory_order_relaxed) && number == state_number_.load(std::memory_order_relaxed);
+  if (is_the_same) return;
   const std::uint64_t now = ticks_.now();
   const std::uint64_t version = state_version_.load(std::memory_order_relaxed);
   state_version_.store(version + 1, std::memory_order_relaxed);
-  state_.store(std::uint64_t{from.id & 0xffffffu} << 40 | std::uint64_t{detail.id} << 8 | static_cast<std::uint64_t>(state),
-               std::memory_order_release);
+  state_.store(packed, std::memory_order_release);
   state_number_.store(number, std::memory_order_release);
   state_since_.store(now, std::memory_order_release);
   state_version_.store(version + 2, std::memory_order_release);

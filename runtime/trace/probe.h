@@ -88,6 +88,7 @@ class Probe {
   }
   // A message that had no handler: neither handled nor waiting any more.
   void end_without_handler(std::uint32_t type) { dead_letter(type, DeadReason::kNoHandler); }
+  // The same as before with the same number is no news: it is that since then, and no event. Without a number it may be another of its kind, and is.
   void set_state(State state, Name detail = {}, std::int64_t number = -1, Name from = {});
   void mark(Name what, std::int64_t number = -1);
   // When what it sends is sent, for the receiver's sent().

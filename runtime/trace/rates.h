@@ -2,7 +2,7 @@
 //
 // A rate is over the time since the last look that is at least kWindowNs ago, since the start where there was none. Looks that come more often share
 // what they compare with, so however many look, each rate is over at least that long (Rates.LookersDoNotDisturbEachOther).
-// Threads: any; one lock, which only those who look take. Limits: keeps two looks.
+// Threads: any; one lock, which only those who look take. Limits: keeps two looks at actors and two at edges.
 #pragma once
 
 #include <cstdint>

@@ -80,6 +80,7 @@ struct RankReport {
   std::vector<StreamRow> streams;
   std::optional<TrainingRow> training;
   double silent_s = 0;  // since it was seen to go, or else since the first question that it left open
+  std::int64_t after_ns = 0;  // from the question to this, by whoever asked; in no JSON
   bool operator==(const RankReport&) const = default;
 };
 

@@ -87,6 +87,45 @@ std::vector<std::vector<int>> WaitPaths::cycles(std::size_t most) const {
   return cycles;
 }
 
+// Two walks (Kosaraju): nodes in the order in which nothing more is found behind them; from the last of them back, who leads to it and is not taken yet.
+std::vector<int> WaitPaths::circle_of() const {
+  std::vector<bool> seen(next_.size());
+  std::vector<int> order;
+  std::vector<std::pair<int, std::size_t>> way;  // a node, and which of its neighbours is next
+  for (int start = 0; start < static_cast<int>(next_.size()); ++start) {
+    if (!seen[at(start)]) way.emplace_back(start, 0);
+    seen[at(start)] = true;
+    while (!way.empty()) {
+      auto& [node, neighbour] = way.back();
+      if (neighbour == next_[at(node)].size()) {
+        order.push_back(node);
+        way.pop_back();
+        continue;
+      }
+      const int next = next_[at(node)][neighbour++];
+      if (!seen[at(next)]) way.emplace_back(next, 0);
+      seen[at(next)] = true;
+    }
+  }
+  std::vector<int> circle(next_.size(), -1);
+  std::vector<bool> taken(next_.size());
+  for (auto first = order.rbegin(); first != order.rend(); ++first) {
+    if (taken[at(*first)]) continue;
+    std::vector<int> members{*first};
+    taken[at(*first)] = true;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      for (const int who : before_[at(members[i])]) {
+        if (!taken[at(who)]) members.push_back(who);
+        taken[at(who)] = true;
+      }
+    }
+    const bool waits_for_itself = std::ranges::find(next_[at(*first)], *first) != next_[at(*first)].end();
+    if (members.size() == 1 && !waits_for_itself) continue;
+    for (const int member : members) circle[at(member)] = *first;
+  }
+  return circle;
+}
+
 std::size_t WaitPaths::count_waiting(int node) const {
   std::set<int> found;
   std::vector<int> open{node};

@@ -17,6 +17,8 @@ class WaitPaths {
   bool waits(int node) const { return !next_[static_cast<std::size_t>(node)].empty(); }
   // Circles, each once, its smallest node first: for every node that is in one and not yet in one of those before, the shortest through it.
   std::vector<std::vector<int>> cycles(std::size_t most) const;
+  // Of each node which circles it is in: the same number where nodes wait for each other, directly or not; -1: in none.
+  std::vector<int> circle_of() const;
   // How many wait for it, directly or not.
   std::size_t count_waiting(int node) const;
   // The shortest way from a node, itself included, to one that waits for nobody or is one of `ends`; empty if there is none.

@@ -331,32 +331,29 @@ void find_roots(WaitGraph& graph, const WaitPaths& paths) {
 
 WaitPaths paths_of(const WaitGraph& graph) {
   std::vector<std::pair<int, int>> edges;
-  for (const auto& edge : graph.edges) edges.emplace_back(edge.from, edge.to);
+  for (const auto& edge : graph.edges) {
+    if (!edge.is_young) edges.emplace_back(edge.from, edge.to);
+  }
   return WaitPaths(graph.nodes.size(), edges);
 }
 
-// Of each circle the youngest wait, where it is younger than the asking took. Whether there were any.
-bool leave_out_young_waits(WaitGraph& graph, std::int64_t asking_ns) {
-  const auto since = [&graph](int node) { return graph.nodes[static_cast<std::size_t>(node)].since_ns; };
-  std::set<std::pair<int, int>> young;
-  for (const auto& cycle : graph.cycles) {
-    const auto member = std::ranges::min_element(cycle, {}, since);
-    if (since(*member) >= asking_ns) continue;
-    const auto next = member + 1 == cycle.end() ? cycle.begin() : member + 1;
-    young.emplace(*member, *next);
+void mark_young(WaitGraph& graph, std::int64_t asking_ns) {
+  const auto circle_of = paths_of(graph).circle_of();
+  for (auto& edge : graph.edges) {
+    const auto from = static_cast<std::size_t>(edge.from);
+    edge.is_young = circle_of[from] >= 0 && circle_of[from] == circle_of[static_cast<std::size_t>(edge.to)] && graph.nodes[from].since_ns < asking_ns;
   }
-  std::erase_if(graph.edges, [&young](const auto& edge) { return young.contains({edge.from, edge.to}); });
-  return !young.empty();
 }
 
 }  // namespace
 
-WaitGraph wait_graph(std::span<const RankReport> ranks, std::int64_t asking_ns) {
+WaitGraph wait_graph(std::span<const RankReport> ranks) {
   WaitGraph graph = Builder(ranks).build();
-  do {
-    graph.cycles = paths_of(graph).cycles(WaitGraph::kCyclesMost);
-  } while (leave_out_young_waits(graph, asking_ns));
+  std::int64_t asking_ns = 0;
+  for (const auto& report : ranks) asking_ns = std::max(asking_ns, report.answered ? report.after_ns : 0);
+  mark_young(graph, asking_ns);
   const WaitPaths paths = paths_of(graph);
+  graph.cycles = paths.cycles(WaitGraph::kCyclesMost);
   find_roots(graph, paths);
   std::vector<bool> in_circle(graph.nodes.size());
   for (const auto& cycle : graph.cycles) {

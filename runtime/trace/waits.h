@@ -8,7 +8,8 @@
 // answer is waited for as a whole. What a detail names and nobody is called is a node "?detail".
 //
 // Threads: any; pure. The ranks' reports are not of one instant, so a wait that has just ended may be seen; but no circle of waits that never were at
-//          the same time: each is older than the asking took, so all were there when it began.
+//          the same time: what is younger than the asking took, and in a circle, may not have been there when others ended; all that are older were
+//          there together when it began. Whoever says the same wait anew without a number (Probe::set_state) makes it young.
 // Limits: kCyclesMost; every node that waits in a circle is in one that is listed, while there are no more.
 #pragma once
 
@@ -35,6 +36,7 @@ struct WaitGraph {
   struct Edge {
     int from = 0, to = 0;  // `from` waits for `to`
     std::string why;
+    bool is_young = false;  // in a circle, and younger than the asking took: cycles, roots and chain are as if it were not there
   };
   // Actors that wait, that are waited for, or that run something; ranks that are waited for or silent. By rank, then as they were made.
   std::vector<Node> nodes;
@@ -45,8 +47,7 @@ struct WaitGraph {
   std::vector<int> chain;  // from the actor "ledger" to the nearest that waits for nobody or is in a circle
 };
 
-// `asking_ns`: from the question to the last report. In a circle with a wait younger than that, that one is left out.
-WaitGraph wait_graph(std::span<const RankReport> ranks, std::int64_t asking_ns = 0);
+WaitGraph wait_graph(std::span<const RankReport> ranks);
 std::string id(const WaitGraph::Node& node);         // "0/stage-0", "3/"
 std::string root_text(const WaitGraph::Node& node);  // what it does, since when
 std::string cause_text(const WaitGraph& graph);      // one line: a circle, or the end of the chain, or the first root

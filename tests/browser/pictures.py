@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 
 from browser import PATIENCE_S, TROUPE, Dashboard, Page, Process, start_chromium, wait_for
 

@@ -29,7 +29,7 @@ export class History {
     const training = model.training;
     if (training && isNumber(training.step) && training.step > 0) this.add(training);
     const memory = model.memory();
-    if (memory && !model.silent.length) {  // that of some is no less memory of all
+    if (memory) {
       this.memory.push({at_unix_s: model.at, bytes: memory.bytes, peak_bytes: memory.peak});
       if (this.memory.length > kPointsMost) this.memory = this.memory.filter((_, i) => i % 2 === 1);
     }

@@ -92,7 +92,7 @@ function showTiles() {
       [typeof training.median_step_s === 'number' ? 'Median step' : 'A step', duration(training.median_step_s ?? training.step_s)]);
   }
   if (goodput) tiles.push(['Goodput', percent(goodput.useful_s / goodput.wall_s)]);
-  if (memory) tiles.push([model.silent.length ? `Memory of ${answered} ranks` : 'Memory', bytes(memory.bytes)]);
+  if (memory) tiles.push(['Memory', bytes(memory.bytes)]);
   if (!training) {
     tiles.push(['In mailboxes', count(model.actors.reduce((sum, actor) => sum + (actor.depth ?? 0), 0))]);
     if (model.job.started_unix_s) tiles.push(['Running for', duration(model.at - model.job.started_unix_s)]);

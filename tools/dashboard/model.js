@@ -11,6 +11,7 @@ export class Model {
   constructor() {
     this.frame = null;
     this.depths = new Map();  // id -> the last depths of its mailbox
+    this.lastReports = new Map();  // rank -> its last that was an answer
   }
 
   take(frame) {
@@ -18,10 +19,14 @@ export class Model {
     this.frame = frame;
     this.at = frame.at_unix_s ?? 0;
     this.job = frame.job ?? {};
-    if (before !== undefined && before !== this.job.job) this.depths.clear();
+    if (before !== undefined && before !== this.job.job) {
+      this.depths.clear();
+      this.lastReports.clear();
+    }
     this.ranks = list(frame.ranks).slice().sort((a, b) => a.rank - b.rank);
     this.byRank = new Map(this.ranks.map((report) => [report.rank, report]));
     this.silent = this.ranks.filter((report) => !report.answered);
+    for (const report of this.ranks) if (report.answered) this.lastReports.set(report.rank, report);
     this.training = this.ranks.find((report) => report.training)?.training ?? frame.job?.training ?? null;
     this.waits = {nodes: [], edges: [], cycles: [], roots: [], chain: [], text: '', ...(frame.waits ?? {})};
     this.stuckAfter_s = Math.max(kStuckMinS, kStuckFactor * (this.training?.median_step_s ?? 0));
@@ -98,9 +103,11 @@ export class Model {
     return report.names_.has(name);
   }
 
-  memory() {
+  memory() {  // of a silent rank as it was last; null while nothing is known of one
+    const reports = this.ranks.map((report) => (report.answered ? report : this.lastReports.get(report.rank)));
+    if (reports.includes(undefined)) return null;
     const processes = new Map();  // where one has several ranks, each says that of all
-    for (const report of this.ranks) if (isNumber(report.memory_bytes)) processes.set(`${report.host} ${report.pid}`, report);
+    for (const report of reports) if (isNumber(report.memory_bytes)) processes.set(`${report.host} ${report.pid}`, report);
     const known = [...processes.values()];
     if (!known.length) return null;
     return {

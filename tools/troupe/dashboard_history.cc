@@ -75,22 +75,25 @@ void DashboardHistory::take(const json& frame) {
   Memory memory;
   const auto ranks = frame.find("ranks");
   if (ranks == frame.end() || !ranks->is_array()) return;
-  bool have_all_answered = true;
+  bool is_known_of_all = true;
   std::set<std::string> counted;  // of a process that has several ranks each says that of all
   for (const auto& rank : *ranks) {
     if (!rank.is_object()) continue;
     const auto answered = rank.find("answered");
-    have_all_answered = have_all_answered && (answered == rank.end() || *answered != json(false));
-    const bool is_another = counted.insert(absl::StrCat(text_member(rank, "host"), " ", whole_in(rank, "pid"))).second;
-    if (is_another) memory.bytes += whole_in(rank, "memory_bytes");
-    if (is_another) memory.peak_bytes += whole_in(rank, "memory_peak_bytes");
+    Process& last = last_[whole_in(rank, "rank")];
+    if (answered == rank.end() || *answered != json(false))
+      last = {absl::StrCat(text_member(rank, "host"), " ", whole_in(rank, "pid")), whole_in(rank, "memory_bytes"), whole_in(rank, "memory_peak_bytes")};
+    is_known_of_all = is_known_of_all && !last.where.empty();
+    const bool is_another = counted.insert(last.where).second;
+    if (is_another) memory.bytes += last.bytes;
+    if (is_another) memory.peak_bytes += last.peak_bytes;
     const auto training = rank.find("training");
     if (training == rank.end() || !training->is_object() || from_metrics_) continue;
     const Step point{whole_in(*training, "step"), number_in(*training, "loss"), number_in(*training, "tokens_per_s"), number_in(*training, "mfu_ratio"),
                      number_in(*training, "step_s")};
     if (point.step > 0 && point.step != last_step()) add(point);
   }
-  if (memory.bytes == 0 || !have_all_answered) return;
+  if (memory.bytes == 0 || !is_known_of_all) return;
   memory.at_unix_s = number_in(frame, "at_unix_s");
   memory_.push_back(memory);
   if (memory_.size() > kPointsMost) memory_ = thinned(memory_, [](const Memory& point) { return point.bytes; });

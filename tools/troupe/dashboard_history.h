@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,11 +39,16 @@ class DashboardHistory {
     double at_unix_s = 0;
     std::int64_t bytes = 0, peak_bytes = 0;
   };
+  struct Process {
+    std::string where;
+    std::int64_t bytes = 0, peak_bytes = 0;
+  };
   void add(const Step& point);
   void take_line(const std::string& line);
 
   std::vector<Step> steps_;
   std::vector<Memory> memory_;
+  std::map<std::int64_t, Process> last_;  // by rank, as it last answered
   std::string run_;
   std::string path_, torn_;  // of metrics.jsonl: the last line, as far as it is there
   std::uint64_t offset_ = 0, inode_ = 0;

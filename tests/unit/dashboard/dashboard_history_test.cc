@@ -76,15 +76,19 @@ TEST_F(DashboardHistory, KeepsItsPointsWhenTheRunGoesOn) {
   EXPECT_EQ(memory().size(), 3u);
 }
 
-// Of some ranks the sum would look like memory that was given back.
-TEST_F(DashboardHistory, TakesNoMemoryWhileARankIsSilent) {
-  history_.take(frame(1, 3.0));
-  json silent = frame(2, 2.5);
-  silent["ranks"].push_back({{"rank", 3}, {"answered", false}});
-  history_.take(silent);
-  ASSERT_EQ(memory().size(), 1u);
-  history_.take(frame(3, 2.0));
-  EXPECT_EQ(memory().size(), 2u);
+// Without it the sum would look like memory that was given back.
+TEST_F(DashboardHistory, TakesTheMemoryOfASilentRankAsItWasLast) {
+  json with_a_third = frame(1, 3.0);
+  with_a_third["ranks"].push_back({{"rank", 3}, {"answered", false}});
+  history_.take(with_a_third);
+  EXPECT_TRUE(memory().empty());  // of one nothing is known yet
+  with_a_third["ranks"].back() = {{"rank", 3}, {"answered", true}, {"pid", 9}, {"memory_bytes", 5}};
+  history_.take(with_a_third);
+  with_a_third["ranks"].back() = {{"rank", 3}, {"answered", false}};
+  history_.take(with_a_third);
+  ASSERT_EQ(memory().size(), 2u);
+  EXPECT_EQ(memory()[0]["bytes"], 105);
+  EXPECT_EQ(memory()[1]["bytes"], 105);
 }
 
 TEST_F(DashboardHistory, ForgetsThePointsOfAnotherRun) {

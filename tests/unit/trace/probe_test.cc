@@ -155,6 +155,26 @@ TEST_F(ProbeTest, ShowsWhatTheActorSaysItWaitsFor) {
   EXPECT_EQ(probe.row(texts()).from, "");
 }
 
+// Whoever handles something and waits on for the same says so again.
+TEST_F(ProbeTest, AWaitThatIsSaidAgainGoesOn) {
+  probe.set_state(State::kWaitingForInput, Name{9}, 43, Name{5});
+  clock.advance(70);
+  probe.set_state(State::kWaitingForInput, Name{9}, 43, Name{5});
+  clock.advance(7);
+  EXPECT_EQ(probe.row(texts()).since_ns, 77);
+  EXPECT_EQ(probe.events_since(0, texts()).rows.size(), 1u);
+  probe.set_state(State::kWaitingForInput, Name{9}, 43, Name{6});
+  EXPECT_EQ(probe.row(texts()).since_ns, 0);
+  clock.advance(1);
+  probe.set_state(State::kWaitingForInput, Name{9}, 44, Name{6});
+  EXPECT_EQ(probe.row(texts()).since_ns, 0);
+  clock.advance(1);
+  probe.set_state(State::kWaitingForInput, Name{9});
+  clock.advance(1);
+  probe.set_state(State::kWaitingForInput, Name{9});  // the next of them
+  EXPECT_EQ(probe.row(texts()).since_ns, 0);
+}
+
 TEST_F(ProbeTest, CountsByTypeAndTime) {
   const int one = probe.add_type(1), two = probe.add_type(2);
   for (int i = 0; i < 3; ++i) probe.sent(1);

@@ -86,5 +86,16 @@ TEST(WaitPaths, FindsEverybodyWhoIsInACycle) {
   EXPECT_GT(outside, 300);
 }
 
+TEST(WaitPaths, KnowsWhichCirclesANodeIsIn) {
+  const std::vector<std::pair<int, int>> edges{{0, 1}, {1, 2}, {2, 0}, {2, 3}, {3, 4}, {4, 3}, {4, 5}, {6, 0}, {7, 7}};
+  const auto circle = WaitPaths(9, edges).circle_of();
+  EXPECT_EQ(circle[0], circle[1]);
+  EXPECT_EQ(circle[0], circle[2]);
+  EXPECT_EQ(circle[3], circle[4]);
+  EXPECT_NE(circle[0], circle[3]);
+  for (const std::size_t in_none : {5, 6, 8}) EXPECT_EQ(circle[in_none], -1) << in_none;
+  for (const std::size_t in_one : {0, 3, 7}) EXPECT_GE(circle[in_one], 0) << in_one;
+}
+
 }  // namespace
 }  // namespace troupe::trace

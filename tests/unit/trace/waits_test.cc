@@ -43,7 +43,7 @@ struct Staged {
   RankReport report;
 };
 
-WaitGraph graph_of(const std::vector<RankReport>& ranks, std::int64_t asking_ns = 0) { return wait_graph(ranks, asking_ns); }
+WaitGraph graph_of(const std::vector<RankReport>& ranks) { return wait_graph(ranks); }
 
 std::vector<std::string> ids(const WaitGraph& graph, const std::vector<int>& nodes) {
   std::vector<std::string> result;
@@ -173,18 +173,40 @@ TEST(WaitGraph, WaitsForTheRankWhereNoActorIsInFrontOfTheGroup) {
 
 // Rank 0 was asked when it had not yet entered what rank 1 waited for, and rank 1 a moment earlier or later.
 TEST(WaitGraph, NamesNoCircleOfWaitsThatMayNeverHaveBeenAtTheSameTime) {
-  const auto ranks = [](std::int64_t since_s) {
-    return std::vector<RankReport>{
+  const auto ranks = [](std::int64_t asking_ns) {
+    std::vector<RankReport> reports{
         Staged(0).actor("a", State::kWaitingForInput, "x", -1, 12).from("b@1").actor("c", State::kWaitingForInput, "y", -1, 30).from("a"),
-        Staged(1).actor("b", State::kWaitingForInput, "z", -1, since_s).from("a@0"),
+        Staged(1).actor("b", State::kWaitingForInput, "z", -1, 3).from("a@0"),
     };
+    reports[1].after_ns = asking_ns;
+    return reports;
   };
-  EXPECT_EQ(graph_of(ranks(3), 3 * kSecond).cycles.size(), 1u);
-  const auto graph = graph_of(ranks(3), 3 * kSecond + 1);
+  EXPECT_EQ(graph_of(ranks(3 * kSecond)).cycles.size(), 1u);
+  const auto graph = graph_of(ranks(3 * kSecond + 1));
   EXPECT_THAT(graph.cycles, IsEmpty());
-  EXPECT_THAT(waits(graph), UnorderedElementsAre("0/a > 1/b: x", "0/c > 0/a: y"));
+  EXPECT_THAT(waits(graph), UnorderedElementsAre("0/a > 1/b: x", "0/c > 0/a: y", "1/b > 0/a: z"));
+  for (const auto& edge : graph.edges) EXPECT_EQ(edge.is_young, edge.why == "z") << edge.why;
   EXPECT_THAT(ids(graph, graph.roots), ElementsAre("1/b"));
   EXPECT_EQ(root_text(graph.nodes[static_cast<std::size_t>(graph.roots[0])]), "waiting for z from a@0 for 3.000 s");
+}
+
+// Half of the ranks were asked before the other half went on to the next collective: very many circles, and none.
+TEST(WaitGraph, FindsThatOfVeryManyCirclesNoneIsSure) {
+  constexpr int kHalf = 100;
+  std::vector<int> first, second;
+  for (int rank = 0; rank < kHalf; ++rank) first.push_back(rank), second.push_back(kHalf + rank);
+  std::vector<RankReport> ranks;
+  for (int rank = 0; rank < 2 * kHalf; ++rank) {
+    const bool early = rank < kHalf;
+    ranks.push_back(Staged(rank).actor("replicas", State::kWaitingForCollective, "gradient", early ? 7 : 8, 0).collective(
+        {.group = "replicas", .sequence = early ? 7 : 8, .what = "gradient", .entered = early ? first : second, .missing = early ? second : first}));
+    ranks.back().after_ns = kSecond;
+  }
+  const auto graph = graph_of(ranks);
+  EXPECT_THAT(graph.cycles, IsEmpty());
+  EXPECT_EQ(graph.edges.size(), 2u * kHalf * kHalf);
+  for (auto& rank : ranks) rank.after_ns = 0;
+  EXPECT_FALSE(graph_of(ranks).cycles.empty());
 }
 
 TEST(WaitGraph, LeadsFromTheLedgerToASlowLoader) {
@@ -373,7 +395,7 @@ TEST(WaitGraph, AsJsonSpeaksOfIds) {
   EXPECT_EQ(to_json(graph),
             R"({"schema":1,"nodes":[{"id":"0/a","rank":0,"actor":"a","state":"waiting_for_input","detail":"b","from":"","number":-1,"since_s":12.0},)"
             R"({"id":"0/b","rank":0,"actor":"b","state":"running","detail":"read","from":"","number":3,"since_s":2.0}],)"
-            R"("edges":[{"from":"0/a","to":"0/b","why":"input from b"}],"cycles":[],)"
+            R"("edges":[{"from":"0/a","to":"0/b","why":"input from b","young":false}],"cycles":[],)"
             R"("roots":[{"id":"0/b","why":"running read 3 for 2.000 s","since_s":2.0}],"chain":[],)"
             R"("text":"root: rank 0 b: running read 3 for 2.000 s\n  rank 0 a waits for input from b\n"})");
 }

@@ -95,7 +95,7 @@ TEST(InspectTreeTest, EveryAskEndsWithThePatience) {
   expect_echoes(job.ask(0, "early", 100ms), 9, "early", {1, 2, 3, 4, 5, 6, 7, 8});  // before its transport starts
   job.start();
   job.freeze(4);
-  EXPECT_EQ(message(job.ask(0, "state", 300ms)[4]), "no answer within 0.27 s");
+  EXPECT_THAT(message(job.ask(0, "state", 300ms)[4]), testing::StartsWith("no answer within 0."));  // by whoever looks at the clock first
 }
 
 TEST(InspectTreeTest, ItsTransportMayStopWhileItAsks) {
@@ -112,13 +112,13 @@ TEST(InspectTreeTest, ItsTransportMayStopWhileItAsks) {
   EXPECT_THAT(message(replies[4]), testing::HasSubstr("has stopped"));
 }
 
-// That it was sent is no news then: its host may say so of what goes nowhere.
+// Not by way of a send that fails: what is sent to a rank on its way out may be said to have left, and end nowhere.
 TEST(InspectTreeTest, WhoWasDownBeforeIsNotWaitedFor) {
   constexpr int kWorld = 64;
   InspectedJob job(kWorld);
   job.start();
   job.freeze(1);
-  job.tree(0).peer_down(Rank(1), absl::UnavailableError("rank 1 is gone"));
+  job.transport(0).post([&] { job.tree(0).peer_down(Rank(1), absl::UnavailableError("rank 1 is gone")); });
   const auto start = std::chrono::steady_clock::now();
   const auto replies = job.ask(0, "state", 600s);
   expect_echoes(replies, kWorld, "state", {1});
