@@ -93,8 +93,8 @@ TEST(WaitPaths, KnowsWhichCirclesANodeIsIn) {
   EXPECT_EQ(circle[0], circle[2]);
   EXPECT_EQ(circle[3], circle[4]);
   EXPECT_NE(circle[0], circle[3]);
-  for (const std::size_t in_none : {5, 6, 8}) EXPECT_EQ(circle[in_none], -1) << in_none;
-  for (const std::size_t in_one : {0, 3, 7}) EXPECT_GE(circle[in_one], 0) << in_one;
+  for (const std::size_t in_none : {5u, 6u, 8u}) EXPECT_EQ(circle[in_none], -1) << in_none;
+  for (const std::size_t in_one : {0u, 3u, 7u}) EXPECT_GE(circle[in_one], 0) << in_one;
 }
 
 }  // namespace
